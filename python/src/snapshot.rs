@@ -53,7 +53,7 @@ impl NativeSnapshot {
 
     /// The number of partitions of a keyspace in the snapshot; `None` if it is not in it.
     fn partitions(&self, py: Python<'_>, keyspace: &NativeKeyspace) -> PyResult<Option<u32>> {
-        Ok(self.open(py)?.partitions(keyspace.inner()).map(|partitions| partitions.get()))
+        Ok(self.open(py)?.division(keyspace.inner()).map(|division| division.count().get()))
     }
 
     /// The keys of one partition that begin with `prefix`.

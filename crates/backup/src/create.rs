@@ -91,16 +91,18 @@ pub async fn create(
     }
     let mut job = Job { snapshot: &snapshot, progress, totals: BackupTotals::default() };
     for (number, Target { keyspace, settings }) in (0..).zip(targets) {
-        let partitions = snapshot.partitions(keyspace).map_or(0, |partitions| partitions.get());
-        let separators = keyspace.config().separators.iter().map(<[u8]>::to_vec).collect();
-        let settings = manifest::Keyspace { partitions, separators, ..settings.clone() };
-        for partition in 0..partitions {
+        let division = snapshot.division(keyspace).unwrap_or(keyspace.division());
+        let separators = division.separators().iter().map(<[u8]>::to_vec).collect();
+        let settings =
+            manifest::Keyspace { partitions: division.count().get(), separators, ..settings.clone() };
+        // A part is named by its position, which in an ordered keyspace is not the number of the region.
+        for (partition, id) in (0..).zip(division.partitions()) {
             let known = match &base {
                 Some((path, base)) => BasePartition::of(path, base, &settings, partition)?,
                 None => BasePartition::default(),
             };
             let mut part = files.part(manifest.id, number, partition);
-            job.partition(keyspace, PartitionId(partition), &known, &mut part).await?;
+            job.partition(keyspace, id, &known, &mut part).await?;
             if let Some(part) = part.finish()? {
                 job.totals.written += part.length;
                 job.totals.unchanged += part.kept;
@@ -133,7 +135,7 @@ pub async fn read_all(
     let totals = BackupTotals { at_ms: snapshot.at().millis(), ..BackupTotals::default() };
     let mut job = Job { snapshot: &snapshot, progress, totals };
     for Target { keyspace, .. } in targets {
-        for partition in snapshot.partitions(keyspace).into_iter().flat_map(|partitions| partitions.ids()) {
+        for partition in snapshot.division(keyspace).into_iter().flat_map(|division| division.partitions()) {
             job.partition(keyspace, partition, &BasePartition::default(), &mut PartWriter::discarding())
                 .await?;
         }
@@ -155,7 +157,7 @@ impl BasePartition {
         let Some((number, before)) = (0..).zip(&base.keyspaces).find(|one| is_same(&one)) else {
             return Ok(BasePartition::default());
         };
-        if before.partitions != settings.partitions {
+        if before.partitions != settings.partitions || before.separators != settings.separators {
             return Err(BackupError::Refused(format!(
                 "keyspace {} has been split since the backup before ({} partitions then, {} now): take a full one",
                 settings.name, before.partitions, settings.partitions

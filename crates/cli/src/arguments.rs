@@ -26,6 +26,7 @@ use crate::object::ObjectCommand;
 use crate::output;
 use crate::partition::PartitionCommand;
 use crate::recover::RecoverArguments;
+use crate::region::RegionCommand;
 use crate::s3::S3Arguments;
 use crate::secret::SecretCommand;
 use crate::status::StatusArguments;
@@ -85,6 +86,9 @@ pub(crate) enum CliCommand {
     /// Lists the partitions of a keyspace with their copies, and moves and splits them.
     #[command(subcommand)]
     Partition(PartitionCommand),
+    /// Lists the regions of an ordered keyspace with their keys, and splits them.
+    #[command(subcommand)]
+    Region(RegionCommand),
     /// Lists partitions that no node can serve, and continues without the nodes that are missing.
     ///
     /// A partition is lost while all nodes with an in-sync copy of it are down. It is served again as soon as one of

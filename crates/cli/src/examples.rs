@@ -51,6 +51,8 @@ const EXAMPLES: &[CommandExamples] = &[
         &["zerohop partition move results/17 --to 4", "zerohop partition move results/17 --to 4:7"],
     ),
     ("partition release", &["zerohop partition release results/17"]),
+    ("region list", &["zerohop region list events"]),
+    ("region split", &["zerohop region split events --at 2026-12,2027-01"]),
     ("partition split", &["zerohop partition split results"]),
     (
         "recover",

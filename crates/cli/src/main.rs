@@ -20,6 +20,7 @@ mod node;
 mod object;
 mod partition;
 mod recover;
+mod region;
 mod s3;
 mod secret;
 mod sim;
@@ -69,6 +70,7 @@ fn is_watched(command: &CliCommand) -> bool {
         | CliCommand::Txn(_)
         | CliCommand::Keyspace(_)
         | CliCommand::Partition(_)
+        | CliCommand::Region(_)
         | CliCommand::Object(_)
         | CliCommand::Recover(_)
         | CliCommand::Token(_) => true,
@@ -85,6 +87,7 @@ fn run(command: CliCommand) -> Result<CommandEnding, CommandError> {
             arguments => node::run(&arguments),
         },
         CliCommand::Partition(command) => runtime()?.block_on(partition::run(command)),
+        CliCommand::Region(command) => runtime()?.block_on(region::run(command)),
         CliCommand::Recover(arguments) => runtime()?.block_on(recover::run(arguments)),
         CliCommand::Status(arguments) => runtime()?.block_on(status::run(arguments)),
         CliCommand::Top(arguments) => runtime()?.block_on(top::run(arguments)),

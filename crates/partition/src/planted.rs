@@ -94,8 +94,8 @@ pub enum Bug {
     PreparedAppliedInBothChildren,
     /// A partition accepts requests and atomic batches for any keys, including those of its siblings.
     HashRangeNotChecked,
-    /// Single operations look for intents by the hash of a key, also in a keyspace of several regions.
-    RegionIntentsByHash,
+    /// A region accepts keys behind its end.
+    RegionEndIgnored,
     /// A partition shows and counts its sibling's records until they are removed.
     SiblingRecordsCounted,
     /// A follower counts although entries of its log cannot be read.

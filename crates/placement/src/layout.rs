@@ -16,6 +16,12 @@ pub(crate) const CHANGE_BYTES_MIN: usize = 1 + 4;
 pub(crate) const NODE_BYTES_FIXED: usize = 1 + 4 + 8 + 4 + 1 + 1;
 /// Kind, keyspace, splits.
 pub(crate) const HAS_SPLIT_BYTES: usize = 1 + 4 + 1;
+/// Kind, keyspace, next number, and the numbers of regions and of retired regions.
+pub(crate) const HAS_REGIONS_BYTES_MIN: usize = 1 + 4 + 4 + 4 + 4;
+/// Number, generation, first point.
+pub(crate) const LIVE_REGION_BYTES: usize = 4 + 1 + 8;
+/// Number, first and last point.
+pub(crate) const RETIRED_REGION_BYTES: usize = 4 + 8 + 8;
 /// Kind, number, length of the name, number of grants.
 pub(crate) const TOKEN_BYTES_FIXED: usize = 1 + 8 + 1 + 1;
 /// Keyspace, permissions.

@@ -12,6 +12,7 @@
 //! that satisfy every rule can be created. `docs/formats/cluster-map.md` specifies the bytes.
 
 mod codec;
+mod division;
 pub mod hash;
 pub mod keyspace;
 mod layout;
@@ -19,9 +20,11 @@ pub mod limits;
 pub mod map;
 pub mod partitions;
 mod reachability;
+mod regions;
 mod separators;
 
 pub use codec::DecodeError;
+pub use division::Division;
 pub use hash::HashKind;
 pub use keyspace::{ConfigError, Durability, KeyOrder, KeyspaceConfig, KeyspaceName};
 pub use map::{
@@ -31,4 +34,5 @@ pub use map::{
 };
 pub use partitions::{PartitionCount, partition_of};
 pub use reachability::{GroupService, Reachability};
+pub use regions::{LiveRegion, RegionFault, RegionTable, Regions, RetiredRegion};
 pub use separators::{SeparatorError, Separators};

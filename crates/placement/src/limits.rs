@@ -11,6 +11,9 @@ pub const PARTITIONS_MAX: u32 = 1 << 16;
 /// Maximum number of regions of an ordered keyspace: as many as a transaction may have partitions.
 pub const REGIONS_MAX: u32 = 1 << 12;
 
+/// Numbers of regions are below this one, and none is used again: the engine's name of a partition has 24 bits for its number.
+pub const REGION_NUMBERS_MAX: u32 = 1 << 24;
+
 /// Maximum length of a separator. Keys may be longer: the beginning of a key divides as well.
 pub const SEPARATOR_BYTES_MAX: usize = 256;
 

@@ -3,8 +3,7 @@
 //! The number of partitions is a power of two. Doubling it splits every partition by the next bit of the existing hashes, and no key is hashed
 //! again.
 //!
-//! An ordered keyspace has any number of partitions, its regions. The number of a key's region stands in the top bits of the key's *cell*, as if it
-//! came from a hash ([`KeyspaceConfig::cell`](crate::KeyspaceConfig::cell)).
+//! An ordered keyspace has any number of partitions, its [regions](crate::Regions).
 
 use std::fmt;
 
@@ -37,17 +36,12 @@ impl PartitionCount {
         PartitionCount { count: regions }
     }
 
-    /// The partitions, in order.
-    pub fn ids(self) -> impl ExactSizeIterator<Item = PartitionId> {
-        (0..self.get()).map(PartitionId)
-    }
-
     /// The number itself.
     pub const fn get(self) -> u32 {
         self.count
     }
 
-    /// The number of top bits of a hash, or of a cell, that name a partition.
+    /// The number of top bits of a hash that name a partition.
     pub const fn bits(self) -> u32 {
         u32::BITS - (self.count - 1).leading_zeros()
     }
@@ -59,7 +53,7 @@ impl fmt::Display for PartitionCount {
     }
 }
 
-/// The partition of `hash`: its top bits. It is a number below `partitions`, if that is a power of two or the hash is a cell.
+/// The partition of `hash`: its top bits. It is a number below `partitions`, if that is a power of two.
 pub const fn partition_of(hash: u64, partitions: PartitionCount) -> PartitionId {
     // The wider shift avoids a special case for a single partition (a shift by 64).
     PartitionId(((hash as u128) >> (64 - partitions.bits())) as u32)
@@ -120,7 +114,7 @@ mod tests {
     fn bits_name_every_region() {
         for (regions, bits) in [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (4096, 12)] {
             let count = PartitionCount::of_regions(regions);
-            assert_eq!((count.get(), count.bits(), count.ids().len()), (regions, bits, regions as usize));
+            assert_eq!((count.get(), count.bits()), (regions, bits));
         }
     }
 

@@ -7,7 +7,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use zerohop_wire::escaped::quoted;
-use zerohop_wire::ids::PartitionId;
 use zerohop_wire::plurals::counted;
 
 use crate::limits::{REGIONS_MAX, SEPARATOR_BYTES_MAX, SEPARATORS_BYTES_MAX};
@@ -62,6 +61,16 @@ impl Separators {
         Ok(Separators((!ends.is_empty()).then(|| Arc::new(SeparatorList { bytes, ends }))))
     }
 
+    /// These separators and one more, at its place.
+    ///
+    /// # Errors
+    /// The key is one of them already, or beyond a limit.
+    pub(crate) fn with(&self, separator: &[u8]) -> Result<Separators, SeparatorError> {
+        let at = self.count_while(|one| one < separator) as usize;
+        let (before, behind) = (self.iter().take(at), self.iter().skip(at));
+        Separators::new(before.chain([separator]).chain(behind))
+    }
+
     /// Their number.
     pub fn len(&self) -> usize {
         self.0.as_ref().map_or(0, |list| list.ends.len())
@@ -89,37 +98,28 @@ impl Separators {
         &list.bytes[begin as usize..list.ends[at] as usize]
     }
 
-    /// The region of a key.
-    pub fn region(&self, key: &[u8]) -> PartitionId {
-        PartitionId(self.count_while(|separator| separator <= key))
+    /// The position of a key's region in the order of keys.
+    pub fn region(&self, key: &[u8]) -> u32 {
+        self.count_while(|separator| separator <= key)
     }
 
-    /// The region of the keys just below a key: the last one that has keys below it. Of the empty key, below which there is none, the first.
-    pub fn region_below(&self, key: &[u8]) -> PartitionId {
-        PartitionId(self.count_while(|separator| separator < key))
+    /// The position of the region of the keys just below a key: the last one that has keys below it. Of the empty key, below which there is none, the first.
+    pub fn region_below(&self, key: &[u8]) -> u32 {
+        self.count_while(|separator| separator < key)
     }
 
     /// The lowest key of a region; empty for the first one.
-    pub fn begin(&self, region: PartitionId) -> &[u8] {
-        match (region.get() as usize).checked_sub(1) {
+    pub fn begin(&self, region: u32) -> &[u8] {
+        match (region as usize).checked_sub(1) {
             Some(at) if at < self.len() => self.at(at),
             _ => &[],
         }
     }
 
-    /// Whether a region has a key. No search: the key is compared with the two separators around the region.
-    pub fn has(&self, region: PartitionId, key: &[u8]) -> bool {
-        let end = region.get() as usize;
-        self.begin(region) <= key && end <= self.len() && (end == self.len() || key < self.at(end))
-    }
-
-    /// The cell of a key with this hash: the number of its region in the top bits, and in the others the top bits of the hash. Without separators
-    /// it is the hash.
-    pub fn cell(&self, key: &[u8], hash: u64) -> u64 {
-        match self.regions().bits() {
-            0 => hash,
-            bits => u64::from(self.region(key).get()) << (u64::BITS - bits) | hash >> bits,
-        }
+    /// The key before which a region ends; none of the last one.
+    pub fn end(&self, region: u32) -> Option<&[u8]> {
+        let at = region as usize;
+        (at < self.len()).then(|| self.at(at))
     }
 
     /// Bytes of all of them.
@@ -239,22 +239,24 @@ mod tests {
             (b"\xff", 3, 3),
         ];
         for (key, region, below) in regions {
-            assert_eq!(separators.region(key), PartitionId(region), "{key:?}");
-            assert_eq!(separators.region_below(key), PartitionId(below), "{key:?}");
+            assert_eq!(separators.region(key), region, "{key:?}");
+            assert_eq!(separators.region_below(key), below, "{key:?}");
         }
-        let begins: Vec<&[u8]> = (0..5).map(|region| separators.begin(PartitionId(region))).collect();
+        let begins: Vec<&[u8]> = (0..5).map(|region| separators.begin(region)).collect();
         assert_eq!(begins, [&b""[..], b"b", b"d", b"da", b""]);
-        assert!(!separators.has(PartitionId(4), b"z"), "there are four regions");
+        let ends: Vec<Option<&[u8]>> = (0..5).map(|region| separators.end(region)).collect();
+        assert_eq!(ends, [Some(&b"b"[..]), Some(b"d"), Some(b"da"), None, None]);
+        assert_eq!(separators.with(b"c").unwrap(), of(&["b", "c", "d", "da"]));
+        assert_eq!(separators.with(b"a").unwrap(), of(&["a", "b", "d", "da"]));
+        assert_eq!(separators.with(b"e").unwrap(), of(&["b", "d", "da", "e"]));
+        assert_eq!(separators.with(b"d"), Err(SeparatorError::Duplicate { separator: (*b"d").into() }));
     }
 
     #[test]
     fn without_separators_one_region_has_all_keys() {
         for none in [Separators::NONE, of(&[]), Separators::default()] {
-            assert_eq!(
-                (none.regions(), none.region(b"\xff"), none.bytes()),
-                (PartitionCount::ONE, PartitionId(0), 0)
-            );
-            assert!(none.is_empty() && none.has(PartitionId(0), b"") && !none.has(PartitionId(1), b""));
+            assert_eq!((none.regions(), none.region(b"\xff"), none.bytes()), (PartitionCount::ONE, 0, 0));
+            assert!(none.is_empty() && none.begin(0).is_empty() && none.end(0).is_none());
         }
     }
 
@@ -289,12 +291,11 @@ mod tests {
         ) {
             let separators = Separators::new(&keys).unwrap();
             let region = keys.iter().filter(|separator| **separator <= key).count() as u32;
-            prop_assert_eq!(separators.region(&key), PartitionId(region));
+            prop_assert_eq!(separators.region(&key), region);
             let below = keys.iter().filter(|separator| **separator < key).count() as u32;
-            prop_assert_eq!(separators.region_below(&key), PartitionId(below));
-            for id in separators.regions().ids() {
-                prop_assert_eq!(separators.has(id, &key), id == PartitionId(region));
-            }
+            prop_assert_eq!(separators.region_below(&key), below);
+            prop_assert!(separators.begin(region) <= &key[..]);
+            prop_assert!(separators.end(region).is_none_or(|end| &key[..] < end));
         }
     }
 }

@@ -20,46 +20,81 @@
 //! write.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use zerohop_base::connection::ConnectionId;
+use zerohop_placement::Keyspace;
 use zerohop_resp::{PartitionPlace, Ticket};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::limits::{DEPOSED_MS, LEFT_MS, RELAYED_BYTES_MAX, RETRY_MS, UNDER_WAY_MAX};
 use super::planted::{Bug, is_planted};
 
-/// The commands of one client for one partition, by the partition count at the queue's first unit.
+/// The points that a partition had at one time: its hashes, or the points of a region. Wider ones are lower in the order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PartitionPoints {
+    /// The points of the keyspace that are not in the range.
+    outside: u64,
+    first: u64,
+}
+
+impl PartitionPoints {
+    /// Those of a partition of a map; if the map does not have it, all points.
+    pub(super) fn of(found: &Keyspace, partition: PartitionId) -> PartitionPoints {
+        let points = found.division().points(partition);
+        points.map_or(PartitionPoints::default(), |points| PartitionPoints::new(&points))
+    }
+
+    pub(super) fn new(points: &RangeInclusive<u64>) -> PartitionPoints {
+        PartitionPoints { outside: u64::MAX - (points.end() - points.start()), first: *points.start() }
+    }
+
+    pub(super) fn range(self) -> RangeInclusive<u64> {
+        self.first..=self.first + (u64::MAX - self.outside)
+    }
+
+    fn covers(self, other: PartitionPoints) -> bool {
+        let (range, other) = (self.range(), other.range());
+        range.start() <= other.start() && other.end() <= range.end()
+    }
+}
+
+/// The commands of one client for one partition, by its points at the queue's first unit.
 /// After a split, the units of the child partitions stay in this queue, in order, until it is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct QueueId {
     pub(super) connection: ConnectionId,
     pub(super) keyspace: KeyspaceId,
-    /// The keyspace had `1 << bits` partitions.
-    pub(super) bits: u32,
+    pub(super) points: PartitionPoints,
     pub(super) partition: PartitionId,
 }
 
 impl QueueId {
-    /// The queue of a client for a partition of a keyspace with `1 << bits` partitions. An older
-    /// queue may take precedence: [`ClientQueues::queue_of`].
+    /// The queue of a client for a partition that has these points. An older queue may take precedence:
+    /// [`ClientQueues::queue_of`].
     pub(super) fn of(
         connection: ConnectionId,
         PartitionPlace { keyspace, partition }: PartitionPlace,
-        bits: u32,
+        points: PartitionPoints,
     ) -> QueueId {
-        QueueId { connection, keyspace, bits, partition }
+        QueueId { connection, keyspace, points, partition }
     }
 
-    /// The queue's partition, by the partition count of that time.
+    /// Below all queues of a client in a keyspace whose partitions have at least as many points.
+    fn first(self, points: PartitionPoints) -> QueueId {
+        QueueId { points: PartitionPoints { first: 0, ..points }, partition: PartitionId(0), ..self }
+    }
+
+    /// The queue's partition, as it was numbered then.
     pub(super) fn to(self) -> PartitionPlace {
         PartitionPlace { keyspace: self.keyspace, partition: self.partition }
     }
 
     /// Whether this queue's partition contained the whole partition of another queue.
     fn covers(self, other: QueueId) -> bool {
-        let part = other.bits.checked_sub(self.bits).and_then(|bits| other.partition.0.checked_shr(bits));
-        (self.connection, self.keyspace, Some(self.partition.0)) == (other.connection, other.keyspace, part)
+        (self.connection, self.keyspace) == (other.connection, other.keyspace)
+            && self.points.covers(other.points)
     }
 }
 
@@ -161,8 +196,8 @@ impl ClientQueues {
         if self.by.is_empty() {
             return queue_id;
         }
-        let first = |bits| QueueId { bits, partition: PartitionId(0), ..queue_id };
-        let older = self.by.range(first(0)..first(queue_id.bits)).map(|(older, _)| *older);
+        let wider = queue_id.first(PartitionPoints::default())..queue_id.first(queue_id.points);
+        let older = self.by.range(wider).map(|(older, _)| *older);
         older.into_iter().find(|older| older.covers(queue_id)).unwrap_or(queue_id)
     }
 
@@ -345,7 +380,7 @@ impl ClientQueues {
         };
         let of_keyspace =
             |other: &QueueId| (other.connection, other.keyspace) == (queue_id.connection, queue_id.keyspace);
-        let first = QueueId { bits: 0, partition: PartitionId(0), ..queue_id };
+        let first = queue_id.first(PartitionPoints::default());
         let queues = self.by.range(first..).take_while(|(other, _)| of_keyspace(other));
         let shared = queues.filter(|(other, queue)| {
             queue.is_sent_back && (other.covers(queue_id) || queue_id.covers(**other))
@@ -462,7 +497,8 @@ impl ClientQueues {
     /// A client is gone: units that were not sent are dropped.
     pub(super) fn closed(&mut self, connection: ConnectionId) {
         let of_it: Vec<QueueId> = {
-            let from = QueueId { connection, keyspace: KeyspaceId(0), bits: 0, partition: PartitionId(0) };
+            let (keyspace, partition) = (KeyspaceId(0), PartitionId(0));
+            let from = QueueId { connection, keyspace, points: PartitionPoints::default(), partition };
             let queues = self.by.range(from..).map(|(queue_id, _)| *queue_id);
             queues.take_while(|queue_id| queue_id.connection == connection).collect()
         };

@@ -10,7 +10,7 @@ use zerohop_placement::limits::INSTANCES_PER_NODE_MAX;
 use zerohop_placement::map::DEFAULT_KEYSPACE;
 use zerohop_resp::{Connection, NextStep, PartitionPlace, Ticket, Unit};
 use zerohop_shard::Instance;
-use zerohop_wire::ids::{PartitionId, Timestamp};
+use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Member, UnitReport, UnitRequest, UnitVerdict};
 use zerohop_wire::{Envelope, Failure};
 
@@ -367,9 +367,10 @@ impl Clients {
         let primary = |queue_id: QueueId| {
             let found = map.keyspace(queue_id.keyspace)?;
             // All partitions that the queue's partition has become, if the keyspace was split since.
-            let further = found.config().partitions.bits().checked_sub(queue_id.bits)?;
-            let first = queue_id.partition.0 << further;
-            let mut parts = (first..first + (1 << further)).map(|part| found.group(PartitionId(part)));
+            let (division, points) = (found.division(), queue_id.points.range());
+            let position = |point| division.position(division.partition_at(point));
+            let all = position(*points.start())?..=position(*points.end())?;
+            let mut parts = all.map(|position| found.group(division.at(position)));
             let primary = parts.next()??.primary;
             let has_all = parts.all(|group| group.is_some_and(|group| group.primary == primary));
             scheduler.target(at, primary).filter(|_| has_all)

@@ -8,11 +8,13 @@ use zerohop_base::connection::ConnectionId;
 use zerohop_partition::{ProgramResult, Token, answer_snapshot};
 use zerohop_placement::ClusterMap;
 use zerohop_resp::{PartitionPlace, Scratch, Ticket, Unit, failure_reply};
-use zerohop_wire::ids::{InstanceId, KeyspaceId, RequestId, Timestamp};
+use zerohop_wire::ids::{InstanceId, RequestId, Timestamp};
 use zerohop_wire::messages::{Member, Query, RecordRead, UnitVerdict, Wait, WaitUntil};
 use zerohop_wire::{Envelope, Failure, Message};
 
-use super::client_queues::{ClientQueues, FailedUnit, QueueId, QueuedUnit, UnitFailure, UnitTarget};
+use super::client_queues::{
+    ClientQueues, FailedUnit, PartitionPoints, QueueId, QueuedUnit, UnitFailure, UnitTarget,
+};
 use super::execution::{Execution, RecordWait};
 use super::limits::{
     BUSY_RETRY_MS, RETRY_COPY_BYTES_MAX, RETRY_MS, STEPS_WAITING_MAX, UNDER_WAY_MAX, WAIT_MS_MAX,
@@ -65,8 +67,8 @@ pub(super) enum UnitOrigin {
 pub(super) struct RunningUnit {
     pub(super) reply_to: UnitOrigin,
     pub(super) to: PartitionPlace,
-    /// The partition count of its keyspace when it ran: [`QueueId::bits`].
-    pub(super) bits: u32,
+    /// The points of the partition when it ran: [`QueueId::points`].
+    pub(super) points: PartitionPoints,
     pub(super) may_write: bool,
     /// A copy of a client's unit, to run it again if it fails here. A long writing unit has none.
     pub(super) retry_copy: Option<Vec<u8>>,
@@ -184,13 +186,13 @@ impl UnitScheduler {
                 let keeps = is_short && waits.is_none() && matches!(requester, UnitOrigin::Client { .. });
                 let kept = keeps.then(|| encoded(unit));
                 let waiting = waits.map(|waits| WaitingUnit::new(to, unit, waits));
-                let bits = bits_of(at.instance().map(), to.keyspace);
+                let points = points_of(at.instance().map(), to);
                 self.under_way.insert(
                     number,
                     RunningUnit {
                         reply_to: requester,
                         to,
-                        bits,
+                        points,
                         may_write,
                         retry_copy: kept,
                         waiting_unit: waiting,
@@ -218,11 +220,11 @@ impl UnitScheduler {
         if let UnitOrigin::Other { source, number } = requester {
             self.report_outcome(source, number, UnitVerdict::Waits(until_ms), &[]);
         }
-        let bits = bits_of(at.instance().map(), to.keyspace);
+        let points = points_of(at.instance().map(), to);
         let under_way = RunningUnit {
             reply_to: requester,
             to,
-            bits,
+            points,
             may_write: false,
             retry_copy: None,
             waiting_unit: Some(waiting),
@@ -260,7 +262,7 @@ impl UnitScheduler {
         now_ms: u64,
     ) {
         for ((to, unit), number) in ends.into_iter().zip(0..) {
-            let queue_id = QueueId::of(connection, to, bits_of(map, to.keyspace));
+            let queue_id = QueueId::of(connection, to, points_of(map, to));
             // Without room the snapshot ends by its lease.
             self.client_queues.push(queue_id, Ticket { number, part: 1 }, (unit, false), now_ms);
         }
@@ -281,7 +283,7 @@ impl UnitScheduler {
                 // By the current map, and in order with the other units of its keys.
                 let map = at.instance().map();
                 let Some(to) = route(map, to, &unit) else { return self.fail(requester, &unavailable()) };
-                let queue_id = QueueId::of(connection, to, bits_of(map, to.keyspace));
+                let queue_id = QueueId::of(connection, to, points_of(map, to));
                 let queue_id = self.client_queues.queue_of(queue_id);
                 if !self.client_queues.push_first(queue_id, ticket, (unit, may_write), at.now().elapsed_ms) {
                     self.fail(requester, failure);
@@ -293,8 +295,14 @@ impl UnitScheduler {
 
     /// The outcome of a unit that ran here cannot be learned here any more, or its wait has failed.
     pub(super) fn failed(&mut self, at: &impl RelayContext, under_way: RunningUnit, failure: &Failure<'_>) {
-        let RunningUnit { reply_to: requester, to, bits, may_write, retry_copy: kept, waiting_unit: waiting } =
-            under_way;
+        let RunningUnit {
+            reply_to: requester,
+            to,
+            points,
+            may_write,
+            retry_copy: kept,
+            waiting_unit: waiting,
+        } = under_way;
         let is_over = may_come_again(failure) || matches!(failure, Failure::TimedOut { .. });
         if !is_over {
             return self.fail(requester, failure);
@@ -315,7 +323,7 @@ impl UnitScheduler {
             }
             None => {
                 if let UnitOrigin::Client { connection, ticket } = requester {
-                    self.written(at.now().elapsed_ms, QueueId::of(connection, to, bits), ticket);
+                    self.written(at.now().elapsed_ms, QueueId::of(connection, to, points), ticket);
                 }
                 self.fail(requester, &Failure::TimedOut { version: Timestamp::ZERO });
             }
@@ -402,7 +410,7 @@ impl UnitScheduler {
             let requester = one.reply_to;
             match (one.is_write(), requester) {
                 (true, UnitOrigin::Client { connection, ticket }) => {
-                    self.written(now_ms, QueueId::of(connection, one.to, one.bits), ticket);
+                    self.written(now_ms, QueueId::of(connection, one.to, one.points), ticket);
                     self.fail(requester, &Failure::TimedOut { version: Timestamp::ZERO });
                 }
                 _ => self.fail(requester, &unavailable()),
@@ -422,7 +430,7 @@ impl UnitScheduler {
             self.fail(requester, &Failure::UnknownKeyspace { keyspace: queue_id.keyspace });
             return Some(now_ms);
         };
-        let is_unchanged = found.config().partitions.bits() == queue_id.bits;
+        let is_unchanged = PartitionPoints::of(found, queue_id.partition) == queue_id.points;
         let to = match self.client_queues.unit_of(number) {
             Some(unit) if !is_unchanged => route(map, queue_id.to(), unit),
             _ => Some(queue_id.to()),
@@ -516,9 +524,10 @@ impl WaitingUnit {
     }
 }
 
-/// The partition count of a keyspace is `1 << bits`.
-pub(super) fn bits_of(map: &ClusterMap, keyspace: KeyspaceId) -> u32 {
-    map.keyspace(keyspace).map_or(0, |found| found.config().partitions.bits())
+/// The points of a partition by this map.
+pub(super) fn points_of(map: &ClusterMap, to: PartitionPlace) -> PartitionPoints {
+    map.keyspace(to.keyspace)
+        .map_or(PartitionPoints::default(), |found| PartitionPoints::of(found, to.partition))
 }
 
 /// The partition that runs a unit by this map, for a unit first sent to `to`. `None`: its keys are

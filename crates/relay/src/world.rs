@@ -10,7 +10,7 @@ use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::{Failure, Permission};
 
-use super::client_queues::QueueId;
+use super::client_queues::{PartitionPoints, QueueId};
 use super::cluster_slots::{has_slots, layout, partition_of_slot, split};
 use super::limits::BUSY_RETRY_MS;
 use super::planted::{Bug, is_planted};
@@ -80,7 +80,7 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
             }
         };
         let busy = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
-        let queue_id = QueueId::of(*connection, to, found.config().partitions.bits());
+        let queue_id = QueueId::of(*connection, to, PartitionPoints::of(found, to.partition));
         let queue_id = scheduler.client_queues.queue_of(queue_id);
         // A partition that the map lacks comes from a split that this map does not have yet.
         // Earlier units of this client for this partition go first.
@@ -171,6 +171,12 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
 
     fn partitions(&self, keyspace: KeyspaceId) -> u32 {
         self.at.instance().map().keyspace(keyspace).map_or(0, |keyspace| keyspace.config().partitions.get())
+    }
+
+    fn partition_at(&self, keyspace: KeyspaceId, position: u32) -> PartitionId {
+        let found = self.at.instance().map().keyspace(keyspace);
+        let known = found.filter(|found| position < found.config().partitions.get());
+        known.map_or(PartitionId(position), |found| found.division().at(position))
     }
 
     #[inline]

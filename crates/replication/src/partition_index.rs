@@ -1,5 +1,7 @@
 //! Finds the slot of a partition by keyspace and number.
 
+use std::collections::BTreeMap;
+
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 /// Names a partition of an instance.
@@ -11,49 +13,92 @@ pub(super) type SlotId = u32;
 /// No partition is at this number.
 const EMPTY: SlotId = SlotId::MAX;
 
+/// Numbers below this one are found by position. Only regions that were split very often have higher ones.
+const DENSE_NUMBERS: u32 = 1 << 16;
+
 /// The slots by keyspace and number, in order. A keyspace is searched linearly: there are only a few, so that this is as fast as
 /// any table. A partition is found by its number.
 #[derive(Debug, Default)]
 pub(super) struct PartitionIndex {
     /// In the order of their ids; each has a partition.
-    keyspaces: Vec<(KeyspaceId, Vec<SlotId>)>,
+    keyspaces: Vec<(KeyspaceId, NumberedSlots)>,
+}
+
+/// The slots of a keyspace.
+#[derive(Debug, Default)]
+struct NumberedSlots {
+    dense: Vec<SlotId>,
+    sparse: BTreeMap<u32, SlotId>,
+}
+
+impl NumberedSlots {
+    #[inline]
+    fn get(&self, number: u32) -> Option<SlotId> {
+        match self.dense.get(number as usize) {
+            Some(slot) => Some(*slot).filter(|slot| *slot != EMPTY),
+            None => self.sparse.get(&number).copied(),
+        }
+    }
+
+    fn insert(&mut self, number: u32, slot: SlotId) {
+        if number >= DENSE_NUMBERS {
+            self.sparse.insert(number, slot);
+            return;
+        }
+        let at = number as usize;
+        if self.dense.len() <= at {
+            self.dense.resize(at + 1, EMPTY);
+        }
+        self.dense[at] = slot;
+    }
+
+    fn remove(&mut self, number: u32) -> Option<SlotId> {
+        match self.dense.get_mut(number as usize) {
+            Some(slot) => Some(std::mem::replace(slot, EMPTY)).filter(|slot| *slot != EMPTY),
+            None => self.sparse.remove(&number),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.sparse.is_empty() && self.dense.iter().all(|slot| *slot == EMPTY)
+    }
+
+    fn iter(&self) -> impl Iterator<Item = (PartitionId, SlotId)> + '_ {
+        let dense = (0..).map(PartitionId).zip(self.dense.iter().copied()).filter(|(_, slot)| *slot != EMPTY);
+        dense.chain(self.sparse.iter().map(|(number, slot)| (PartitionId(*number), *slot)))
+    }
 }
 
 impl PartitionIndex {
     #[inline]
     pub(super) fn get(&self, (keyspace, partition): PartitionKey) -> Option<SlotId> {
         let (_, slots) = self.keyspaces.iter().find(|(id, _)| *id == keyspace)?;
-        slots.get(partition.0 as usize).copied().filter(|slot| *slot != EMPTY)
+        slots.get(partition.0)
     }
 
     pub(super) fn insert(&mut self, (keyspace, partition): PartitionKey, slot: SlotId) {
         let at = self.keyspaces.binary_search_by_key(&keyspace, |(id, _)| *id).unwrap_or_else(|at| {
-            self.keyspaces.insert(at, (keyspace, Vec::new()));
+            self.keyspaces.insert(at, (keyspace, NumberedSlots::default()));
             at
         });
-        let (slots, at) = (&mut self.keyspaces[at].1, partition.0 as usize);
-        if slots.len() <= at {
-            slots.resize(at + 1, EMPTY);
-        }
-        slots[at] = slot;
+        self.keyspaces[at].1.insert(partition.0, slot);
     }
 
     pub(super) fn remove(&mut self, (keyspace, partition): PartitionKey) -> Option<SlotId> {
         let at = self.keyspaces.iter().position(|(id, _)| *id == keyspace)?;
         let slots = &mut self.keyspaces[at].1;
-        let slot = std::mem::replace(slots.get_mut(partition.0 as usize)?, EMPTY);
-        if slots.iter().all(|slot| *slot == EMPTY) {
+        let slot = slots.remove(partition.0);
+        if slots.is_empty() {
             self.keyspaces.remove(at);
         }
-        Some(slot).filter(|slot| *slot != EMPTY)
+        slot
     }
 
     /// All slots, in the order of their keys.
     pub(super) fn iter(&self) -> impl Iterator<Item = (PartitionKey, SlotId)> + '_ {
-        self.keyspaces.iter().flat_map(|(keyspace, slots)| {
-            let numbered = (0..).map(PartitionId).zip(slots);
-            numbered.filter(|(_, slot)| **slot != EMPTY).map(|(id, slot)| ((*keyspace, id), *slot))
-        })
+        self.keyspaces
+            .iter()
+            .flat_map(|(keyspace, slots)| slots.iter().map(|(id, slot)| ((*keyspace, id), slot)))
     }
 
     /// The keyspaces that have a partition, in order.

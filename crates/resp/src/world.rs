@@ -187,6 +187,11 @@ pub trait ConnectionWorld {
     /// The partition count of a keyspace; 0 if it does not exist, and never else.
     fn partitions(&self, keyspace: KeyspaceId) -> u32;
 
+    /// The partition at a position below that number. In an ordered keyspace positions are in the order of keys, and a split moves them up.
+    fn partition_at(&self, _keyspace: KeyspaceId, position: u32) -> PartitionId {
+        PartitionId(position)
+    }
+
     /// The partition of a key; any partition if the keyspace does not exist.
     fn partition_of(&self, keyspace: KeyspaceId, key: &[u8]) -> PartitionId;
 

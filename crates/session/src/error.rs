@@ -4,9 +4,9 @@ use std::fmt;
 use std::io;
 use std::sync::Arc;
 
-use zerohop_placement::PartitionCount;
+use zerohop_placement::Division;
 use zerohop_wire::escaped::quoted;
-use zerohop_wire::ids::{MapEpoch, NodeId, PartitionId};
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, NodeId, PartitionId};
 use zerohop_wire::plurals::UtcTime;
 use zerohop_wire::{AbortReason, BrokenStream, Failure};
 
@@ -52,10 +52,12 @@ pub enum SessionError {
         /// The epoch of that map.
         epoch: MapEpoch,
     },
-    /// The keyspace has more partitions than the scan assumed.
+    /// The partition was split since the request was made.
     Split {
-        /// The present number of partitions.
-        partitions: PartitionCount,
+        /// Its keyspace.
+        keyspace: KeyspaceId,
+        /// The present division of the keyspace.
+        division: Division,
     },
     /// Servers redirected the client too often.
     NoOwner {
@@ -227,9 +229,10 @@ impl fmt::Display for SessionError {
                 "the cluster's map of epoch {epoch} has no keyspace {}: create it with `zerohop keyspace create`",
                 quoted(name.as_bytes())
             ),
-            Self::Split { partitions } => write!(
+            Self::Split { division, .. } => write!(
                 f,
-                "the keyspace was split and has {partitions} partitions: the cursor leads on in each that this one became"
+                "the keyspace was split and has {} partitions: the cursor leads on in each that this one became",
+                division.count()
             ),
             Self::NoOwner { redirects } => write!(
                 f,

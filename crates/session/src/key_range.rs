@@ -4,7 +4,6 @@ use std::ops::{Bound, RangeBounds};
 
 use bytes::Bytes;
 use zerohop_placement::Separators;
-use zerohop_wire::ids::PartitionId;
 use zerohop_wire::messages::ScanRange;
 
 use crate::planted::{Bug, is_planted};
@@ -50,15 +49,15 @@ impl KeyRange {
         ScanRange { from, to, reverse: *reverse, values: *values, bytes_max: *bytes_max }
     }
 
-    /// The first and the last region that may have keys of the range with this prefix.
-    pub(crate) fn regions(&self, prefix: &[u8], separators: &Separators) -> (PartitionId, PartitionId) {
+    /// The positions of the first and the last region that may have keys of the range with this prefix.
+    pub(crate) fn regions(&self, prefix: &[u8], separators: &Separators) -> (u32, u32) {
         let first = separators.region(prefix.max(&self.from[..]));
         let behind_prefix = end_of_prefix(prefix);
         let ends = [Some(&self.to[..]).filter(|to| !to.is_empty()), behind_prefix.as_deref()];
         let last = match ends.into_iter().flatten().min() {
             Some([below @ .., 0]) if is_planted(Bug::SeparatorSkipped) => separators.region_below(below),
             Some(end) => separators.region_below(end),
-            None => PartitionId(separators.regions().get() - 1),
+            None => separators.regions().get() - 1,
         };
         // Of bounds the wrong way round there is one region, which refuses them.
         (first, last.max(first))
@@ -84,10 +83,7 @@ mod tests {
     #[test]
     fn regions_are_those_that_may_have_keys_of_the_range() {
         let separators = Separators::new(["b", "d", "d\u{7f}"]).unwrap();
-        let regions = |range: KeyRange, prefix: &[u8]| {
-            let (first, last) = range.regions(prefix, &separators);
-            (first.get(), last.get())
-        };
+        let regions = |range: KeyRange, prefix: &[u8]| range.regions(prefix, &separators);
         let all = || KeyRange::of::<&str>(..);
         assert_eq!(regions(all(), b""), (0, 3));
         assert_eq!(regions(KeyRange::of("a".."b"), b""), (0, 0), "no key below it is in the region of b");
@@ -102,8 +98,7 @@ mod tests {
         assert_eq!(regions(all(), b"\xff"), (3, 3));
         assert_eq!(regions(KeyRange::of("c".."da"), b"d"), (2, 2));
         assert_eq!(regions(KeyRange::of("e".."f"), b"a"), (3, 3), "no key is in both");
-        let (first, last) = all().regions(b"", &Separators::NONE);
-        assert_eq!((first.get(), last.get()), (0, 0));
+        assert_eq!(all().regions(b"", &Separators::NONE), (0, 0));
     }
 
     #[test]

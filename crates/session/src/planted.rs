@@ -28,6 +28,8 @@ pub enum Bug {
     ReverseLeavesRegionEarly,
     /// A range that ends just behind a separator is scanned without the region that the separator begins.
     SeparatorSkipped,
+    /// After a split of its region, a scan of a range visits the last child in its direction only.
+    RangeSkipsSibling,
     /// The renewal at every partition that fixes the time of a snapshot is left out.
     SnapshotNotFixed,
     /// An empty page ends a scan of a snapshot.

@@ -1,7 +1,7 @@
 //! Results of operations, owned by the caller.
 
 use bytes::Bytes;
-use zerohop_placement::KeyspaceConfig;
+use zerohop_placement::{Division, KeyspaceConfig};
 use zerohop_transaction::StageId;
 use zerohop_wire::Failure;
 use zerohop_wire::blob::BlobStamp;
@@ -139,6 +139,8 @@ pub struct KeyspaceLookup {
     pub id: KeyspaceId,
     /// The keyspace's configuration.
     pub config: KeyspaceConfig,
+    /// How its keys were divided.
+    pub division: Division,
 }
 
 impl Reply {

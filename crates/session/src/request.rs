@@ -1,7 +1,7 @@
 //! Requests of the caller.
 
 use bytes::Bytes;
-use zerohop_placement::{Keyspace, PartitionCount, partition_of};
+use zerohop_placement::{Keyspace, PartitionCount};
 use zerohop_transaction::StageId;
 use zerohop_transaction::codec::encode_release;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, Sequence, SnapshotId, Timestamp};
@@ -96,7 +96,9 @@ pub(crate) enum SnapshotTarget {
 pub(crate) enum PointMessage {
     /// The encoded parts of a transaction, to the coordinator.
     Transact,
-    /// A piece to stage.
+    /// An operation to stage, at the partition of its key.
+    StageItem,
+    /// A list to stage, or pieces to release.
     Stage,
 }
 
@@ -137,7 +139,11 @@ impl RequestKind {
     pub(crate) fn partition_in(&self, keyspace: &Keyspace) -> Option<PartitionId> {
         match self {
             Self::Record { item, .. } => Some(keyspace.partition(unpack(item).key())),
-            Self::Point { point, .. } => Some(partition_of(*point, keyspace.config().partitions)),
+            // In an ordered keyspace the point is that of the key's region in an older map, and a split has put the key on one of its sides.
+            Self::Point { what: PointMessage::StageItem, bytes, .. } => {
+                Some(keyspace.partition(unpack(bytes).key()))
+            }
+            Self::Point { point, .. } => Some(keyspace.division().partition_at(*point)),
             Self::Snapshot { to: SnapshotTarget::Key, kind, body, .. } => {
                 match Message::decode_body(*kind, body) {
                     Ok(Message::Snapshot(SnapshotRequest {
@@ -175,7 +181,7 @@ impl SessionRequest {
     #[must_use]
     pub fn stage(item: &CompositeItem, point: u64, limit_us: u64) -> Self {
         let (keyspace, bytes) = (item.keyspace, item.packed.clone());
-        let query = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
+        let query = RequestKind::Point { keyspace, point, what: PointMessage::StageItem, bytes };
         Self { operation: query, limit_us, collecting: Coalescing::Never }
     }
 

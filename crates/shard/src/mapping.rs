@@ -162,7 +162,7 @@ impl<D: Disk> Instance<D> {
         let config = found.config();
         self.alter(keyspace, config, effects)?;
         let mut result = Ok(());
-        for id in config.partitions.ids() {
+        for id in found.division().partitions() {
             result = result.and(self.follow_one((keyspace, id), found, effects));
         }
         result
@@ -293,7 +293,10 @@ fn touched(delta: &MapDelta) -> Vec<KeyspaceId> {
         | MapChange::DropKeyspace(id)
         | MapChange::BeginDropKeyspace(id)
         | MapChange::SplitKeyspace(id) => Some(*id),
-        MapChange::SetGroup { keyspace, .. } | MapChange::HasSplit { keyspace, .. } => Some(*keyspace),
+        MapChange::SetGroup { keyspace, .. }
+        | MapChange::HasSplit { keyspace, .. }
+        | MapChange::SplitRegion { keyspace, .. }
+        | MapChange::HasRegions { keyspace, .. } => Some(*keyspace),
         MapChange::PutNode(_)
         | MapChange::RemoveNode(_)
         | MapChange::PutToken(_)

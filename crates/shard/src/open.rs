@@ -2,7 +2,7 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineOptions, RecoveryReport};
-use zerohop_placement::{ClusterMap, MapHistory};
+use zerohop_placement::{ClusterMap, KeyOrder, Keyspace, MapHistory, RegionTable};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionId, Timestamp};
 
 use super::clock::{ClockReading, InstanceClock};
@@ -105,6 +105,12 @@ pub(super) fn newest_keyspace(map: &ClusterMap) -> KeyspaceId {
     map.keyspaces().last().map_or(KeyspaceId::NONE, |(id, _)| id)
 }
 
+/// Whether a region is a child of a split that a map does not have.
+fn is_of_later_split(found: &Keyspace, region: PartitionId) -> bool {
+    let next = found.division().regions().table().map_or(found.config().partitions.get(), RegionTable::next);
+    found.config().order == KeyOrder::Ordered && region.get() >= next
+}
+
 /// Removes partitions left behind by a drop that a crash has interrupted; keyspace ids are never used again. Also removes stored
 /// partitions of a keyspace that was changed to memory, which starts empty.
 fn remove_unassigned<D: Disk>(
@@ -123,7 +129,7 @@ fn remove_unassigned<D: Disk>(
         }
         let found = history.map().keyspace(keyspace);
         // The partition belongs to a newer map, which is on its way here.
-        if found.is_some_and(|found| level > found.splits()) {
+        if found.is_some_and(|found| level > found.splits() || is_of_later_split(found, partition)) {
             return false;
         }
         let found = found.filter(|found| level == found.splits());

@@ -17,6 +17,7 @@ use super::engine_name::engine_id;
 use super::member_options::options_of;
 use super::{Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError, effects_adapter};
 use crate::limits::FLUSH_ROUNDS_MAX;
+use zerohop_partition::HashRange;
 use zerohop_partition::MapView;
 use zerohop_partition::Partition;
 use zerohop_partition::Token;
@@ -512,8 +513,10 @@ impl<D: Disk> Instance<D> {
         let (mut partition, restored) = Partition::open(&mut self.engine, name, options)
             .map_err(|error| InstanceOpenError::of_partition(keyspace, id, error))?;
         // The owner of a local store routes each key itself, and its keyspace is never split.
-        if keyspace != LOCAL_KEYSPACE {
-            partition.set_hash_range(zerohop_partition::HashRange::of(keyspace, found, id));
+        if keyspace != LOCAL_KEYSPACE
+            && let Some(range) = HashRange::of(keyspace, found, id)
+        {
+            partition.set_hash_range(range);
         }
         partition.await_read_locks(self.holding.ends_ms);
         let newest = partition.newest();
@@ -544,7 +547,9 @@ impl<D: Disk> Instance<D> {
         if let Some(inherited) = self.splits.inherited_state(keyspace, id) {
             replica.inherit(inherited, group.epoch, micros(self.clock.elapsed_ms()));
         }
-        replica.set_hash_range(zerohop_partition::HashRange::of(keyspace, found, id));
+        if let Some(range) = HashRange::of(keyspace, found, id) {
+            replica.set_hash_range(range);
+        }
         replica.await_read_locks(self.holding.ends_ms);
         self.partitions.insert(keyspace, id, replica);
         self.splits.inherited(keyspace, id);

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use zerohop_engine::disk::Disk;
-use zerohop_placement::Keyspace;
-use zerohop_placement::limits::PARTITIONS_MAX;
+use zerohop_placement::limits::{PARTITIONS_MAX, REGION_NUMBERS_MAX};
+use zerohop_placement::{KeyOrder, Keyspace};
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, Timestamp};
 use zerohop_wire::messages::{ClusterId, Hello, HelloAck, Pong, SessionOpened};
 use zerohop_wire::{BadRequestReason, Envelope, Failure, FrameKind, Message};
@@ -100,8 +100,8 @@ impl<D: Disk> Instance<D> {
                 unavailable(&mut adapter, to);
                 splits.prefer(keyspace, partition);
             }
-            Some(found) if partition.0 < found.config().partitions.get() => adapter.wrong_owner(to),
-            Some(_) if partition.0 >= PARTITIONS_MAX => {
+            Some(found) if is_known(found, partition) => adapter.wrong_owner(to),
+            Some(found) if partition.0 >= numbers_of(found) => {
                 adapter.fail(to, BadRequestReason::NoSuchPartition.into());
             }
             // The client may know a newer map than this instance: one in which the keyspace has been split, or created.
@@ -210,6 +210,20 @@ fn unavailable(adapter: &mut EffectsAdapter<'_>, to: Token) {
 }
 
 /// Whether a request was routed by the current map. Otherwise its client is sent the changes.
+/// Whether a keyspace has this partition, or had this region before a split.
+fn is_known(found: &Keyspace, partition: PartitionId) -> bool {
+    let division = found.division();
+    division.position(partition).is_some() || !division.descendants(partition).is_empty()
+}
+
+/// The number above those that partitions of a keyspace may ever have.
+fn numbers_of(found: &Keyspace) -> u32 {
+    match found.config().order {
+        KeyOrder::Hashed => PARTITIONS_MAX,
+        KeyOrder::Ordered => REGION_NUMBERS_MAX,
+    }
+}
+
 fn is_of_now(found: &Keyspace, envelope: &Envelope) -> bool {
     let Envelope { partition, partition_epoch, .. } = *envelope;
     found.group(partition).is_some_and(|group| partition_epoch.0 == 0 || group.epoch == partition_epoch)

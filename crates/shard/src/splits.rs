@@ -1,5 +1,5 @@
-//! Splits: the map splits partitions by the next bit of the hashes. Each becomes two on the same members, or more if the instance
-//! was away.
+//! Splits: the map splits the partitions of a hashed keyspace by the next bit of the hashes, and a region of an ordered one at a key. Each becomes
+//! two on the same members, or more if the instance was away.
 //!
 //! ```text
 //!   map: keyspace split ──> parents stop serving, their clients retry ──> splits start, a few in each batch
@@ -9,14 +9,14 @@
 //! ```
 //!
 //! The engine names a partition by keyspace, number of splits, and partition number. A child is therefore never confused with the
-//! older partition of its number. A parent is never dropped before its children exist. Until then requests for them are answered
+//! older partition of its number; regions have numbers that are never used again, and their keyspace has no splits. A parent is never dropped before its children exist. Until then requests for them are answered
 //! `Unavailable`, and their clients retry. Parents whose children are asked for, by clients or by other members, are split first.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineResult};
-use zerohop_placement::{ClusterMap, Keyspace, MapChange, MapDelta};
+use zerohop_placement::{ClusterMap, KeyOrder, Keyspace, MapChange, MapDelta};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
@@ -39,6 +39,8 @@ pub(super) struct Splits {
     levels: BTreeMap<KeyspaceId, u8>,
     /// Parents that no longer serve, by keyspace, its splits at that time, and number.
     pending: BTreeMap<ParentName, Parent>,
+    /// The parent that waits, of each region that must still be created.
+    awaited_regions: BTreeMap<(KeyspaceId, PartitionId), ParentName>,
     /// Parents whose children a client or another member waits for, in the order of the first request. They are split before the
     /// others. Some may be split already.
     preferred: VecDeque<ParentName>,
@@ -83,6 +85,9 @@ impl Splits {
         if self.pending.is_empty() {
             return None;
         }
+        if let Some(parent) = self.awaited_regions.get(&(keyspace, partition)) {
+            return Some(*parent);
+        }
         let now = self.level(keyspace);
         // This searches by levels and not through all waiting parents, which may be tens of thousands.
         let mut parents =
@@ -95,6 +100,22 @@ impl Splits {
         if let Some(parent) = self.waiting_parent(keyspace, partition) {
             self.prefer_parent(parent);
         }
+    }
+
+    /// The children of the parents that wait, after a change of the map.
+    fn await_regions(&mut self, keyspace: KeyspaceId, found: &Keyspace) {
+        self.awaited_regions.retain(|(of, _), _| *of != keyspace);
+        let waiting = self.pending.keys().filter(|(of, ..)| *of == keyspace);
+        let children = waiting.flat_map(|name| {
+            found.division().descendants(name.2).into_iter().map(|child| ((keyspace, child), *name))
+        });
+        self.awaited_regions.extend(children);
+    }
+
+    /// A parent waits no longer.
+    fn take(&mut self, name: ParentName) -> Option<Parent> {
+        self.awaited_regions.retain(|_, parent| *parent != name);
+        self.pending.remove(&name)
     }
 
     fn prefer_parent(&mut self, parent: ParentName) {
@@ -141,22 +162,33 @@ fn is_only_a_split(delta: &MapDelta, keyspace: KeyspaceId) -> bool {
         | MapChange::DropKeyspace(id)
         | MapChange::BeginDropKeyspace(id)
         | MapChange::SplitKeyspace(id) => *id == keyspace,
-        MapChange::SetGroup { keyspace: of, .. } | MapChange::HasSplit { keyspace: of, .. } => {
-            *of == keyspace
-        }
+        MapChange::SetGroup { keyspace: of, .. }
+        | MapChange::HasSplit { keyspace: of, .. }
+        | MapChange::SplitRegion { keyspace: of, .. }
+        | MapChange::HasRegions { keyspace: of, .. } => *of == keyspace,
         MapChange::PutNode(_) | MapChange::RemoveNode(_) => true,
         MapChange::PutToken(_) | MapChange::RemoveToken(_) => false,
     };
     delta.changes.iter().filter(about).count() == 1
 }
 
-/// The children of this partition that this instance must have.
-fn children_of(found: &Keyspace, me: InstanceId, (splits, parent): (u8, PartitionId)) -> Vec<PartitionId> {
-    let Some(further) = found.splits().checked_sub(splits) else { return Vec::new() };
+/// All partitions that a parent was split into; none if it was not split.
+fn all_children_of(found: &Keyspace, (splits, parent): (u8, PartitionId)) -> Vec<PartitionId> {
+    if found.config().order == KeyOrder::Ordered {
+        return found.division().descendants(parent);
+    }
+    let Some(further) = found.splits().checked_sub(splits).filter(|further| *further > 0) else {
+        return Vec::new();
+    };
     let first = parent.0 << further;
-    let all = (first..first + (1 << further)).map(PartitionId);
-    all.filter(|id| found.group(*id).is_some_and(|group| group.members().any(|member| member == me)))
-        .collect()
+    (first..first + (1 << further)).map(PartitionId).collect()
+}
+
+/// The children of this partition that this instance must have.
+fn children_of(found: &Keyspace, me: InstanceId, parent: (u8, PartitionId)) -> Vec<PartitionId> {
+    let is_here =
+        |id: &PartitionId| found.group(*id).is_some_and(|group| group.members().any(|member| member == me));
+    all_children_of(found, parent).into_iter().filter(is_here).collect()
 }
 
 /// Removes a partition at a start. On a full disk the engine continues once there is room.
@@ -183,7 +215,8 @@ pub(super) fn split_stored<D: Disk>(
     let stored: Vec<_> = engine.partitions().collect();
     for (id, handle) in stored {
         let name @ (keyspace, level, parent) = named(id);
-        let Some(found) = map.keyspace(keyspace).filter(|found| found.splits() > level) else { continue };
+        let is_split = |found: &&Keyspace| !all_children_of(found, (level, parent)).is_empty();
+        let Some(found) = map.keyspace(keyspace).filter(is_split) else { continue };
         if found.config().durability == zerohop_placement::Durability::Memory {
             continue;
         }
@@ -200,6 +233,7 @@ pub(super) fn split_stored<D: Disk>(
                 Ok(None) => splits.completed += 1,
                 Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {
                     splits.pending.insert(name, Parent { state: None, inherited: None });
+                    splits.await_regions(keyspace, found);
                 }
                 Ok(Some(error)) | Err(error) => return Err(error),
             }
@@ -232,12 +266,15 @@ impl<D: Disk> Instance<D> {
                 self.splits.set_level(keyspace, found.splits());
                 continue;
             };
-            if found.splits() <= old.splits() {
+            if found.splits() <= old.splits() && found.division().regions() == old.division().regions() {
                 continue;
             }
             let follows = !delta.is_complete() && is_only_a_split(delta, keyspace);
             for id in self.partitions.of(keyspace) {
                 let name = (keyspace, old.splits(), id);
+                let Some(first_child) = all_children_of(found, (old.splits(), id)).first().copied() else {
+                    continue;
+                };
                 if self.partitions.replica(keyspace, id).is_some_and(Replica::is_lone) {
                     self.notify_replica((keyspace, id), ReplicaEvent::Removed(unavailable()), effects);
                     let Some(replica) = self.partitions.take_replica(keyspace, id) else { continue };
@@ -247,7 +284,7 @@ impl<D: Disk> Instance<D> {
                     continue;
                 }
                 let Some(mut inherited) = self.split_shared((keyspace, id), effects) else { continue };
-                let children = found.group(PartitionId(id.0 << 1)).filter(|_| follows);
+                let children = found.group(first_child).filter(|_| follows);
                 if let Some(children) = children
                     && old.group(id).is_some_and(|group| group.epoch == inherited.epoch())
                 {
@@ -261,17 +298,19 @@ impl<D: Disk> Instance<D> {
                     self.splits.prefer_parent(name);
                 }
             }
-            self.split_unopened(keyspace, found.splits());
+            self.split_unopened(keyspace, found);
             self.splits.set_level(keyspace, found.splits());
+            self.splits.await_regions(keyspace, found);
         }
     }
 
     /// Stored partitions of a keyspace that could not be opened are split as well. Their children start with the stored data.
-    fn split_unopened(&mut self, keyspace: KeyspaceId, splits: u8) {
+    fn split_unopened(&mut self, keyspace: KeyspaceId, found: &Keyspace) {
         for (id, _) in self.engine.partitions() {
             let (of, level, partition) = named(id);
             let name = (keyspace, level, partition);
-            if of == keyspace && level < splits && !self.splits.pending.contains_key(&name) {
+            let is_split = of == keyspace && !all_children_of(found, (level, partition)).is_empty();
+            if is_split && !self.splits.pending.contains_key(&name) {
                 let is_last = level == self.splits.level(keyspace);
                 let inherited =
                     if is_last { self.splits.inherited_states.remove(&(keyspace, partition)) } else { None };
@@ -347,9 +386,9 @@ impl<D: Disk> Instance<D> {
             self.counters.record_error(&error);
         }
         self.splits.completed += 1;
-        let mut inherited = self.splits.pending.remove(&name).and_then(|parent| parent.inherited);
+        let mut inherited = self.splits.take(name).and_then(|parent| parent.inherited);
         if let Some(inherited) = &mut inherited {
-            match children.len() == 1 << (found.splits() - splits) {
+            match children.len() == all_children_of(found, (splits, parent)).len() {
                 true => inherited.replies.share_among(u32::try_from(children.len()).unwrap_or(u32::MAX)),
                 // Another member knows what became of the entries in the other children.
                 false => self.fail_replies((keyspace, parent), inherited, &unavailable(), effects),
@@ -374,7 +413,7 @@ impl<D: Disk> Instance<D> {
         failure: &Failure<'static>,
         effects: &mut dyn InstanceEffects,
     ) {
-        let removed = self.splits.pending.remove(&name);
+        let removed = self.splits.take(name);
         if let Some(mut inherited) = removed.and_then(|parent| parent.inherited) {
             self.fail_replies((name.0, name.2), &mut inherited, failure, effects);
         }

@@ -5,7 +5,6 @@
 use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
-use zerohop_placement::partition_of;
 use zerohop_transaction::Message as ProtocolMessage;
 use zerohop_wire::ids::{Incarnation, PartitionId};
 use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
@@ -61,7 +60,7 @@ impl<D: Disk> Instance<D> {
     fn route(&mut self, message: &ProtocolMessage, effects: &mut dyn InstanceEffects) {
         let (keyspace, map) = (message.to.keyspace, self.map().clone());
         let Some(found) = map.keyspace(keyspace) else { return };
-        let id = partition_of(message.to.point, found.config().partitions);
+        let id = found.division().partition_at(message.to.point);
         let Some(group) = found.group(id) else { return };
         let primary = group.primary;
         if primary == self.identity.instance {
@@ -86,9 +85,8 @@ impl<D: Disk> Instance<D> {
     /// A message has arrived from another instance.
     pub(super) fn transaction(&mut self, bytes: &[u8], effects: &mut dyn InstanceEffects) {
         let Ok(message) = ProtocolMessage::decode(bytes) else { return };
-        let found = self.map().keyspace(message.to.keyspace);
-        let Some(partitions) = found.map(|found| found.config().partitions) else { return };
+        let Some(found) = self.map().keyspace(message.to.keyspace) else { return };
         // The sender may know an older map. If this instance passed the message on, it could go round in a circle.
-        self.deliver(partition_of(message.to.point, partitions), &message, effects);
+        self.deliver(found.division().partition_at(message.to.point), &message, effects);
     }
 }

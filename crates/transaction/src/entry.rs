@@ -314,7 +314,7 @@ fn read((version, kind): (u8, u8), from: &mut CodecReader<'_>) -> Option<Transac
         1 => {
             let (id, attempt, place) = (from.id()?, from.attempt()?, from.routing_key()?);
             let (durability, proposal) = (from.durability()?, from.timestamp()?);
-            let locks = from.list((10, ITEMS_MAX), |from| Some((from.u64()?, from.access()?)))?;
+            let locks = from.list((10, ITEMS_MAX + 1), |from| Some((from.u64()?, from.access()?)))?;
             locks.is_sorted_by(|one, next| one.0 < next.0).then_some(())?;
             let pinned = from.stages(ITEMS_MAX + 1)?;
             let (effect, result) = (from.bytes(EFFECT_BYTES_MAX)?, from.bytes(RESULT_BYTES_MAX)?);

@@ -5,24 +5,24 @@ use std::ops::RangeInclusive;
 
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
-/// The owner of this point of the hash space of this keyspace. Transactions name a partition so because the partition may
-/// move, and be split, between a request and its answer.
+/// The owner of this point of this keyspace: of a hash, or of a point of a region. Transactions name a partition so because the
+/// partition may move, and be split, between a request and its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RoutingKey {
     /// The keyspace.
     pub keyspace: KeyspaceId,
-    /// A hash in the partition's slice.
+    /// A point of the partition.
     pub point: u64,
 }
 
-/// A slice of a keyspace's hash space: the part that one partition owns.
+/// A slice of the points of a keyspace: the part that one partition owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct KeyspaceRange {
     /// The keyspace.
     pub keyspace: KeyspaceId,
-    /// The first hash.
+    /// The first point.
     pub first: u64,
-    /// The last hash.
+    /// The last point.
     pub last: u64,
 }
 

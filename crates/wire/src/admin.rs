@@ -28,7 +28,7 @@ use crate::limits::ADMIN_BYTES_MAX;
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminRequest {
     /// The request; `None` if it comes from a newer program.
-    #[prost(oneof = "AdminQuestion", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 21, 22, 23, 30")]
+    #[prost(oneof = "AdminQuestion", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 21, 22, 23, 30")]
     pub query: Option<AdminQuestion>,
 }
 
@@ -65,6 +65,9 @@ pub enum AdminQuestion {
     /// Confirm that the operator knows of a data loss, which is then reported no more.
     #[prost(message, tag = "10")]
     AcknowledgeLosses(LossesAcknowledge),
+    /// Divide a region of an ordered keyspace.
+    #[prost(message, tag = "11")]
+    SplitRegion(RegionSplit),
     /// Make a token valid.
     #[prost(message, tag = "20")]
     PutToken(TokenPut),
@@ -131,6 +134,20 @@ pub struct KeyspaceDrop {
     /// How long the manager waits for the end of the drop before it replies that the drop is in progress: at most 2 s, which is also the default.
     #[prost(uint32, optional, tag = "4")]
     pub wait_ms: Option<u32>,
+}
+
+/// Requests that a region begins at a key, by a split of the region that has it. If one begins there already, nothing is changed.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub struct RegionSplit {
+    /// The name of the ordered keyspace.
+    #[prost(string, tag = "1")]
+    pub keyspace: String,
+    /// The key.
+    #[prost(bytes = "vec", tag = "2")]
+    pub separator: Vec<u8>,
+    /// The left child's share of the region's points, of 256; unset: half. A child that will not be split again needs few.
+    #[prost(uint32, optional, tag = "3")]
+    pub share: Option<u32>,
 }
 
 /// Confirms that a data loss in a keyspace is known.

@@ -8,7 +8,8 @@ use zerohop_client::{Client, DropOptions, Reason};
 use zerohop_wire::admin::{
     AdminAnswer, AdminQuestion, AdminReply, AdminRequest, DelegateToken, KeyspaceSettings, KeyspaceStatus,
     LossesAcknowledge, ManagersSet, NodeRemove, NodeStateSet, PartitionList, PartitionMove, PartitionRecover,
-    PartitionStatus, REFUSED_FAILED, Status, StatusGet, TokenList, TokenPut, TokenRevoke, TokenStatus,
+    PartitionStatus, REFUSED_FAILED, RegionSplit, Status, StatusGet, TokenList, TokenPut, TokenRevoke,
+    TokenStatus,
 };
 
 use super::ending::CommandError;
@@ -142,18 +143,35 @@ pub(crate) async fn partitions(
     }
 }
 
+/// Has a region begin at a key; returns the keyspace after the split.
+pub(crate) async fn split_region(
+    client: &Client,
+    keyspace: &str,
+    separator: &[u8],
+) -> Result<KeyspaceStatus, CommandError> {
+    let split = RegionSplit { keyspace: keyspace.to_owned(), separator: separator.to_vec(), share: None };
+    match request_until_answered(client, AdminQuestion::SplitRegion(split)).await? {
+        AdminReply::Keyspace(found) => Ok(*found),
+        _ => Err(CommandError::Unexpected),
+    }
+}
+
 /// One partition of a keyspace; `None`: the keyspace has no partition of this number.
 pub(crate) async fn partition(
     client: &Client,
     keyspace: &str,
     partition: u32,
 ) -> Result<Option<PartitionStatus>, CommandError> {
+    // In a hashed keyspace the number is the position in the list.
     let list = PartitionList { keyspace: keyspace.to_owned(), first: partition };
-    match request_until_answered(client, AdminQuestion::ListPartitions(list)).await? {
-        AdminReply::Partitions(page) => {
-            Ok(page.partitions.into_iter().find(|one| one.partition == partition))
-        }
-        _ => Err(CommandError::Unexpected),
+    let page = match request_until_answered(client, AdminQuestion::ListPartitions(list)).await? {
+        AdminReply::Partitions(page) => page,
+        _ => return Err(CommandError::Unexpected),
+    };
+    let is_it = |one: &PartitionStatus| one.partition == partition;
+    match page.partitions.into_iter().find(is_it) {
+        Some(found) => Ok(Some(found)),
+        None => Ok(partitions(client, keyspace).await?.0.into_iter().find(is_it)),
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct CreateArguments {
 pub(super) async fn run(arguments: CreateArguments) -> Result<CommandEnding, CommandError> {
     let CreateArguments { name, partitions, hash, ordered, split_at, chunk_size, changeable, place } =
         arguments;
-    let split_at = if split_at.is_empty() { Vec::new() } else { read_keys(split_at)? };
+    let split_at = if split_at.is_empty() { Vec::new() } else { read_keys("--split-at", split_at)? };
     // A node that does not know separators refuses the number.
     let regions = (!split_at.is_empty()).then(|| split_at.len() as u32 + 1);
     let settings = KeyspaceSettings {

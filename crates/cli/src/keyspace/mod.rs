@@ -10,8 +10,9 @@ mod split;
 
 use clap::{Args, Subcommand};
 
-pub(crate) use self::separators::divided_at;
+pub(crate) use self::separators::{divided_at, read_keys};
 pub(crate) use self::settings::KeyspaceOutput;
+pub(crate) use self::show::find;
 pub(crate) use self::split::{SplitArguments, run as split};
 
 use crate::common::ending::{CommandEnding, CommandError};

@@ -38,15 +38,15 @@ pub(crate) fn divided_at(separators: &[impl AsRef<[u8]>]) -> String {
     format!("divided at {}{more}", shown.join(", "))
 }
 
-/// The keys of `--split-at`: each occurrence has one or more, with commas between them.
-pub(super) fn read_keys(arguments: Vec<OsString>) -> Result<Vec<Vec<u8>>, CommandError> {
+/// The separators of an option: each occurrence has one or more, with commas between them.
+pub(crate) fn read_keys(option: &str, arguments: Vec<OsString>) -> Result<Vec<Vec<u8>>, CommandError> {
     let mut keys = Vec::new();
     for argument in arguments {
         keys.extend(keys_of(&argument.into_vec()).map_err(CommandError::Usage)?);
     }
     match Separators::new(&keys) {
         Ok(_) => Ok(keys),
-        Err(error) => Err(CommandError::Usage(format!("--split-at: {error}"))),
+        Err(error) => Err(CommandError::Usage(format!("{option}: {error}"))),
     }
 }
 
@@ -87,7 +87,7 @@ mod tests {
 
     fn read(arguments: &[&str]) -> Result<Vec<Vec<u8>>, String> {
         let arguments = arguments.iter().map(OsString::from).collect();
-        read_keys(arguments).map_err(|error| error.to_string())
+        read_keys("--split-at", arguments).map_err(|error| error.to_string())
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) async fn run(arguments: ShowArguments) -> Result<CommandEnding, Comma
 }
 
 /// The keyspace of this name.
-pub(super) async fn find(client: &Client, name: &str) -> Result<KeyspaceStatus, CommandError> {
+pub(crate) async fn find(client: &Client, name: &str) -> Result<KeyspaceStatus, CommandError> {
     let status = admin::status(client).await?;
     status.keyspaces.into_iter().find(|keyspace| keyspace.name == name).ok_or_else(|| {
         let reason = format!(

@@ -12,7 +12,7 @@ use zerohop_wire::ids::{
 use super::{
     CommandOutcome, CommandRefusal, CommandRequest, CommandResult, ControlCommand, GroupStep, JoinNode,
     KeptCopy, KeyspaceDrained, LogEnd, LogIndexReport, LogReport, ManagerId, ManagerInfo, MovePartition,
-    Regroup, RegroupOrigin, RequestId, proto,
+    RegionSplit, Regroup, RegroupOrigin, RequestId, proto,
 };
 use crate::limits::{COMMAND_BYTES_MAX, MANAGERS_MAX, REFUSAL_BYTES_MAX, REPORTED_LOGS_MAX};
 
@@ -108,6 +108,11 @@ impl CommandRequest {
                 to: one.to.map(NodeId::get),
                 instance: one.instance.map(InstanceId::get),
             }),
+            ControlCommand::SplitRegion(RegionSplit { keyspace, region, separator, share }) => {
+                let (keyspace, region, separator) = (*keyspace, *region, separator.clone());
+                let change = MapChange::SplitRegion { keyspace, region, separator, share: *share };
+                proto::CommandProto::SplitRegion(one(change))
+            }
             ControlCommand::PutToken(token) => {
                 proto::CommandProto::PutToken(one(MapChange::PutToken(token.clone())))
             }
@@ -209,6 +214,12 @@ impl CommandRequest {
             proto::CommandProto::PutToken(bytes) => match read_one(&bytes)? {
                 MapChange::PutToken(token) => ControlCommand::PutToken(token),
                 _ => return Err(CommandError::new("a token is described by something else")),
+            },
+            proto::CommandProto::SplitRegion(bytes) => match read_one(&bytes)? {
+                MapChange::SplitRegion { keyspace, region, separator, share } => {
+                    ControlCommand::SplitRegion(RegionSplit { keyspace, region, separator, share })
+                }
+                _ => return Err(CommandError::new("a split of a region is described by something else")),
             },
             proto::CommandProto::RemoveToken(id) => ControlCommand::RemoveToken(id),
             proto::CommandProto::ExpireToken(proto::ExpireToken { token, at_ms }) => {

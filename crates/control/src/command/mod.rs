@@ -64,6 +64,19 @@ pub struct CommandRequest {
     pub command: ControlCommand,
 }
 
+/// A split of a region. The result has the number of the left child; that of the right one follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RegionSplit {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// The region.
+    pub region: PartitionId,
+    /// The lowest key of the right child.
+    pub separator: Box<[u8]>,
+    /// The left child's share of the points, of 256.
+    pub share: u8,
+}
+
 /// A command of the control group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlCommand {
@@ -94,6 +107,8 @@ pub enum ControlCommand {
     Drained(KeyspaceDrained),
     /// Splits every partition of a keyspace in two by the next bit of the hashes.
     SplitKeyspace(KeyspaceId),
+    /// Splits a region of an ordered keyspace in two.
+    SplitRegion(RegionSplit),
     /// Changes the group of a partition, if it is still of this epoch.
     Regroup(Regroup),
     /// Reports the logs of members of recovering groups.

@@ -12,7 +12,7 @@ pub(crate) struct RequestProto {
     pub(crate) after: u64,
     #[prost(
         oneof = "CommandProto",
-        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23"
+        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24"
     )]
     pub(crate) command: Option<CommandProto>,
     /// Encoded requests, in an entry of several; all other fields are unset then.
@@ -59,6 +59,9 @@ pub(crate) enum CommandProto {
     RemoveToken(u64),
     #[prost(message, tag = "22")]
     ExpireToken(ExpireToken),
+    /// One `split region`.
+    #[prost(bytes, tag = "24")]
+    SplitRegion(Vec<u8>),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

@@ -86,6 +86,12 @@ pub(crate) fn commands() -> Vec<ControlCommand> {
         ControlCommand::RemoveToken(9),
         ControlCommand::ExpireToken { token: 9, at_ms: 1_800_000_000_000 },
         ControlCommand::SetManagers(vec![ManagerInfo { id: ManagerId(1), addr: address("m:1") }]),
+        ControlCommand::SplitRegion(RegionSplit {
+            keyspace,
+            region: partition,
+            separator: (*b"m").into(),
+            share: 128,
+        }),
     ]
 }
 

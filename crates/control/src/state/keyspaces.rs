@@ -1,10 +1,10 @@
 //! Keyspaces are created, altered, split and dropped.
 
-use zerohop_placement::{GroupState, KeyOrder, KeyspaceConfig, MapChange};
+use zerohop_placement::{GroupState, KeyOrder, KeyspaceConfig, MapChange, RegionTable};
 use zerohop_wire::ids::KeyspaceId;
 
 use super::{ControlState, MapDraft, Ring};
-use crate::command::CommandRefusal;
+use crate::command::{CommandRefusal, RegionSplit};
 
 impl ControlState {
     /// Creates a keyspace and spreads its partitions over the nodes that are up. The number of copies is at
@@ -76,5 +76,28 @@ impl ControlState {
         }
         draft.changes.push(MapChange::SplitKeyspace(id));
         Ok(u64::from(id.get()))
+    }
+
+    /// Splits a region in two. Refused while it moves or recovers, as a split of a keyspace is.
+    pub(super) fn split_region(
+        &self,
+        split: &RegionSplit,
+        draft: &mut MapDraft,
+    ) -> Result<u64, CommandRefusal> {
+        let RegionSplit { keyspace, region, separator, share } = split;
+        let found = self.map().keyspace(*keyspace).ok_or(CommandRefusal::UnknownKeyspace)?;
+        if found.is_dropping() {
+            return Err(CommandRefusal::Map("the keyspace is being dropped".into()));
+        }
+        match found.group(*region).ok_or(CommandRefusal::UnknownPartition)?.state {
+            GroupState::Stable => {}
+            GroupState::Admitting => return Err(CommandRefusal::Moving),
+            GroupState::Recovering => return Err(CommandRefusal::Recovering),
+        }
+        let count = found.config().partitions.get();
+        let left = found.division().regions().table().map_or(count, RegionTable::next);
+        let (keyspace, region, separator) = (*keyspace, *region, separator.clone());
+        draft.changes.push(MapChange::SplitRegion { keyspace, region, separator, share: *share });
+        Ok(u64::from(left))
     }
 }

@@ -82,9 +82,27 @@ impl ControlState {
         Ok(count as u64)
     }
 
+    /// The children of a region have the losses of their parent.
+    fn pass_on_loss(&mut self, keyspace: KeyspaceId, region: PartitionId) {
+        let map = Arc::clone(self.map());
+        let Some(found) = map.keyspace(keyspace).filter(|_| self.losses.contains_key(&(keyspace, region)))
+        else {
+            return;
+        };
+        let losses = Arc::make_mut(&mut self.losses);
+        let Some(loss) = losses.remove(&(keyspace, region)) else { return };
+        for child in found.division().descendants(region) {
+            losses.insert((keyspace, child), loss.clone());
+        }
+    }
+
     /// The map has changed: keyspaces may be dropped, or split.
     pub(super) fn update_losses(&mut self, delta: &MapDelta) {
         for change in &delta.changes {
+            if let MapChange::SplitRegion { keyspace, region, .. } = change {
+                self.pass_on_loss(*keyspace, *region);
+                continue;
+            }
             let (MapChange::DropKeyspace(id) | MapChange::SplitKeyspace(id)) = change else { continue };
             let gone: Vec<(PartitionId, Loss)> = self
                 .losses

@@ -240,6 +240,7 @@ impl ControlState {
             ControlCommand::BeginDropKeyspace(id) => self.begin_drop_keyspace(*id, draft),
             ControlCommand::Drained(drained) => self.drained(drained, draft),
             ControlCommand::SplitKeyspace(id) => self.split_keyspace(*id, draft),
+            ControlCommand::SplitRegion(split) => self.split_region(split, draft),
             ControlCommand::Regroup(regroup) => self.regroup(regroup, draft),
             ControlCommand::ReportLogs(report) => self.handle_log_reports(report, draft),
             ControlCommand::Recover { keyspace, partition, damaged } => {

@@ -152,6 +152,9 @@ impl ControlState {
             ControlCommand::SplitKeyspace(id) => {
                 self.placement_overrides.retain(|(keyspace, _), _| keyspace != id)
             }
+            ControlCommand::SplitRegion(split) => {
+                self.placement_overrides.remove(&(split.keyspace, split.region));
+            }
             // The move has failed, or the copy was abandoned.
             ControlCommand::Regroup(regroup) => {
                 let place = (regroup.keyspace, regroup.partition);

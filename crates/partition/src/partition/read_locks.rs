@@ -45,7 +45,7 @@ impl ReadLockRequest {
             && overlay.record(key).is_none()
             && state.deadlines.get(key).is_none();
         let Some(transacting) = transacting.filter(|_| is_quiet) else { return 0 };
-        match transacting.add_read_lock(self.hash_range.cell(key), self.until_ms) {
+        match transacting.add_read_lock(self.hash_range.lock_key(key), self.until_ms) {
             // Long enough that other writes come in between more often than once in some hundred seeds.
             true if is_planted(Bug::ReadLockIgnored) => 10 * READ_LOCK_US,
             true => READ_LOCK_US,

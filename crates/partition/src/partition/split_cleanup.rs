@@ -84,7 +84,7 @@ impl Partition {
     pub fn foreign(&self) -> Option<HashRange> {
         let hash_range = self.split_cleanup.hash_range.as_ref();
         let foreign = hash_range.filter(|hash_range| {
-            hash_range.splits() > self.state.cleaned_splits && self.log_writer.last() > 0
+            hash_range.generation() != self.state.cleaned_splits && self.log_writer.last() > 0
         });
         foreign.filter(|_| !is_planted(Bug::SiblingRecordsCounted)).cloned()
     }
@@ -146,7 +146,7 @@ impl Partition {
     ) -> EngineResult<()> {
         let at = self.clock.next();
         let mut payload = Vec::new();
-        Mark::SplitCleanedUp { splits: hash_range.splits() }.encode(at, &mut payload);
+        Mark::SplitCleanedUp { splits: hash_range.generation() }.encode(at, &mut payload);
         let entry =
             NewLogEntry { kind: EntryKind::Mark, flags: 0, at, key: &[], payload: &payload, hint: None };
         let meta = match self.log_writer.append(engine, &entry) {

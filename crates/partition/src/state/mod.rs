@@ -100,7 +100,7 @@ impl PartitionState {
                     EntryMetadata::default()
                 }
                 Mark::SplitCleanedUp { splits } => {
-                    self.cleaned_splits = self.cleaned_splits.max(splits);
+                    self.cleaned_splits = splits;
                     EntryMetadata::default()
                 }
                 Mark::Transaction { lowest, entry } => {

@@ -10,6 +10,7 @@ use super::*;
 use crate::layout::{CONFIG_BYTES_MIN, HEADER_BYTES, RING_BYTES};
 use crate::map::{Address, Grant, Groups, Permissions, ReplicaGroup, Ring, Table, TokenEntry};
 use crate::partitions::PartitionCount;
+use crate::regions::{LiveRegion, RetiredRegion};
 use crate::separators::Separators;
 
 const DOCUMENT: &str = include_str!("../../../../docs/formats/cluster-map.md");
@@ -28,6 +29,7 @@ fn maps_are_as_documented() {
         configuration(document);
         group(document);
         placed(document);
+        regions(document);
         changes(document);
         runs(document);
     });
@@ -37,6 +39,36 @@ fn written(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = Vec::new();
     write(&mut bytes);
     bytes
+}
+
+/// Region 4, and region 2, which was split.
+fn regions_of() -> RegionTable {
+    let live = vec![LiveRegion { number: 4, generation: 3, first: 0 }];
+    let retired = vec![RetiredRegion { number: 2, first: 0, last: LONG }];
+    RegionTable::new(live, retired, 5).unwrap()
+}
+
+fn region_bytes() -> Vec<u8> {
+    [&4u32.to_le_bytes()[..], &[3], &[0; 8]].concat()
+}
+
+fn retired_bytes() -> Vec<u8> {
+    [&2u32.to_le_bytes()[..], &[0; 8], &LONG.to_le_bytes()].concat()
+}
+
+fn regions(document: &mut Document<'_>) {
+    let fields = [
+        field("number", 4u32.to_le_bytes()),
+        field("splits that led to it, modulo 256", [3]),
+        field("first point", [0; 8]),
+    ];
+    document.layout("Regions / offset", &[], &region_bytes(), &fields);
+    let fields = [
+        field("number", 2u32.to_le_bytes()),
+        field("first point", [0; 8]),
+        field("last point", LONG.to_le_bytes()),
+    ];
+    document.layout("Regions / offset, second", &[], &retired_bytes(), &fields);
 }
 
 /// The bytes of a change behind its kind.
@@ -52,7 +84,7 @@ fn header(document: &mut Document<'_>) {
     let change = MapChange::BeginDropKeyspace(KeyspaceId(A));
     let delta = MapDelta { from: MapEpoch(LONG), to: MapEpoch(LONG + 1), changes: vec![change.clone()] };
     let versions = format!(
-        "version: {VERSION_SEPARATORS} if a configuration has separators; else {VERSION_ORDERED} if one has an ordered keyspace; else {VERSION_EXPIRY} if there is a change of kind \
+        "version: {VERSION_REGIONS} if there is a change of kind {SPLIT_REGION} or {HAS_REGIONS}; else {VERSION_SEPARATORS} if a configuration has separators; else {VERSION_ORDERED} if one has an ordered keyspace; else {VERSION_EXPIRY} if there is a change of kind \
          {PUT_EXPIRING}; else {VERSION_DROPPING} if there is one of kind \
          {BEGIN_DROP_KEYSPACE}; else {VERSION_TOKENS} if there is one of kind \
          {PUT_TOKEN} or {REMOVE_TOKEN}; else {VERSION_PLACED} if there is one of kind {CREATE_PLACED}; else {VERSION_HAS_SPLIT} if \
@@ -318,6 +350,34 @@ fn changes(document: &mut Document<'_>) {
             "put token that expires (version 7)",
             expired_token(),
             vec![open("token that expires", fields_of(&expired_token()))],
+        ),
+        (
+            "split region (version 10)",
+            MapChange::SplitRegion {
+                keyspace,
+                region: PartitionId(B),
+                separator: (*b"m").into(),
+                share: 128,
+            },
+            vec![
+                id(),
+                field("region", B.to_le_bytes()),
+                field("share", [128]),
+                field("length of the separator less 1, `s`", [0]),
+                open("separator", b"m"),
+            ],
+        ),
+        (
+            "has regions (version 10)",
+            MapChange::HasRegions { keyspace, table: Box::new(regions_of()) },
+            vec![
+                id(),
+                field("next number", 5u32.to_le_bytes()),
+                field("regions, `n`", 1u32.to_le_bytes()),
+                field("retired regions, `r`", 1u32.to_le_bytes()),
+                open("`n` regions", region_bytes()),
+                open("`r` retired regions", retired_bytes()),
+            ],
         ),
     ];
     let mut known = Vec::new();

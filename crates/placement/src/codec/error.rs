@@ -13,6 +13,8 @@ use crate::partitions::PartitionCountError;
 /// program does not send such bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecodeError {
+    /// A table of regions is not one that splits lead to.
+    Regions,
     /// The bytes exceed the maximum size of a map.
     TooLong {
         /// Their number.
@@ -116,6 +118,7 @@ impl fmt::Display for DecodeError {
             Self::Unknown { what, number } => write!(f, "{number} is no {what}"),
             Self::Token => f.write_str("a token permits nothing, or a keyspace twice"),
             Self::Text { at } => write!(f, "the text at byte {at} is not UTF-8"),
+            Self::Regions => f.write_str("regions that no splits lead to"),
             Self::Placed { what } => write!(f, "groups that cannot be placed so: {what}"),
             Self::Run { what } => write!(f, "many groups that change at once: {what}"),
             Self::Partitions(error) => error.fmt(f),

@@ -11,6 +11,7 @@ use crate::keyspace::{Durability, KeyOrder, KeyspaceConfig};
 use crate::layout::CHANGE_BYTES_MIN;
 use crate::limits::CHANGES_MAX;
 use crate::map::{ClusterMap, Group, GroupShape, GroupState, MapChange, MapDelta, Members, Node, NodeState};
+use crate::regions::RegionTable;
 
 #[cfg(test)]
 mod documented;
@@ -41,6 +42,8 @@ const VERSION_EXPIRY: u16 = 7;
 const VERSION_ORDERED: u16 = 8;
 /// Adds ordered keyspaces with separators.
 const VERSION_SEPARATORS: u16 = 9;
+/// Adds regions that were split.
+const VERSION_REGIONS: u16 = 10;
 
 const PUT_NODE: u8 = 1;
 const REMOVE_NODE: u8 = 2;
@@ -55,6 +58,8 @@ const PUT_TOKEN: u8 = 10;
 const REMOVE_TOKEN: u8 = 11;
 const BEGIN_DROP_KEYSPACE: u8 = 12;
 const PUT_EXPIRING: u8 = 13;
+const SPLIT_REGION: u8 = 14;
+const HAS_REGIONS: u8 = 15;
 
 /// How the members of placed groups are encoded.
 const ROWS: u8 = 0;
@@ -116,7 +121,7 @@ impl MapDelta {
             return Err(DecodeError::Magic);
         }
         let version = u16::from_le_bytes(reader.array()?);
-        if !(VERSION..=VERSION_SEPARATORS).contains(&version) {
+        if !(VERSION..=VERSION_REGIONS).contains(&version) {
             return Err(DecodeError::Version { found: version });
         }
         let [form, 0] = reader.array()? else { return Err(DecodeError::Reserved) };
@@ -162,6 +167,11 @@ fn version_needed(changes: &[MapChange]) -> u16 {
             _ => None,
         })
     };
+    let splits_regions =
+        |change: &MapChange| matches!(change, MapChange::SplitRegion { .. } | MapChange::HasRegions { .. });
+    if changes.iter().any(splits_regions) {
+        return VERSION_REGIONS;
+    }
     if configs().any(|config| !config.separators.is_empty()) {
         return VERSION_SEPARATORS;
     }
@@ -245,6 +255,19 @@ fn write_change(bytes: &mut Vec<u8>, change: &MapChange) {
             bytes.extend_from_slice(&keyspace.get().to_le_bytes());
             bytes.push(*splits);
         }
+        MapChange::SplitRegion { keyspace, region, separator, share } => {
+            bytes.push(SPLIT_REGION);
+            bytes.extend_from_slice(&keyspace.get().to_le_bytes());
+            bytes.extend_from_slice(&region.get().to_le_bytes());
+            bytes.push(*share);
+            bytes.push(byte(separator.len() - 1, "a separator has 1 to 256 bytes"));
+            bytes.extend_from_slice(separator);
+        }
+        MapChange::HasRegions { keyspace, table } => {
+            bytes.push(HAS_REGIONS);
+            bytes.extend_from_slice(&keyspace.get().to_le_bytes());
+            write_regions(bytes, table);
+        }
         MapChange::BeginDropKeyspace(id) => {
             bytes.push(BEGIN_DROP_KEYSPACE);
             bytes.extend_from_slice(&id.get().to_le_bytes());
@@ -267,6 +290,24 @@ fn write_change(bytes: &mut Vec<u8>, change: &MapChange) {
             bytes.push(REMOVE_TOKEN);
             bytes.extend_from_slice(&id.to_le_bytes());
         }
+    }
+}
+
+fn write_regions(bytes: &mut Vec<u8>, table: &RegionTable) {
+    bytes.extend_from_slice(&table.next().to_le_bytes());
+    for count in [table.live().len(), table.retired().len()] {
+        let count = u32::try_from(count).expect("numbers of regions have 24 bits");
+        bytes.extend_from_slice(&count.to_le_bytes());
+    }
+    for region in table.live() {
+        bytes.extend_from_slice(&region.number.to_le_bytes());
+        bytes.push(region.generation);
+        bytes.extend_from_slice(&region.first.to_le_bytes());
+    }
+    for region in table.retired() {
+        bytes.extend_from_slice(&region.number.to_le_bytes());
+        bytes.extend_from_slice(&region.first.to_le_bytes());
+        bytes.extend_from_slice(&region.last.to_le_bytes());
     }
 }
 

@@ -5,11 +5,15 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEp
 
 use super::{
     ALTER_KEYSPACE, BEGIN_DROP_KEYSPACE, CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError,
-    GROUP_STATE_SHIFT, GROUP_STATES, HAS_SPLIT, HASHES, INTERVAL, MEMORY, ORDERED, PUT_EXPIRING, PUT_NODE,
-    PUT_TOKEN, REMOVE_NODE, REMOVE_TOKEN, RING, ROWS, SEPARATED, SET_GROUP, SPLIT_KEYSPACE, STATES, SYNC,
+    GROUP_STATE_SHIFT, GROUP_STATES, HAS_REGIONS, HAS_SPLIT, HASHES, INTERVAL, MEMORY, ORDERED, PUT_EXPIRING,
+    PUT_NODE, PUT_TOKEN, REMOVE_NODE, REMOVE_TOKEN, RING, ROWS, SEPARATED, SET_GROUP, SPLIT_KEYSPACE,
+    SPLIT_REGION, STATES, SYNC,
 };
 use crate::keyspace::{Durability, KeyOrder, KeyspaceConfig, KeyspaceName};
-use crate::layout::{EXCEPTION_BYTES, GRANT_BYTES, GROUP_BYTES_MIN, SEPARATOR_BYTES_MIN};
+use crate::layout::{
+    EXCEPTION_BYTES, GRANT_BYTES, GROUP_BYTES_MIN, LIVE_REGION_BYTES, RETIRED_REGION_BYTES,
+    SEPARATOR_BYTES_MIN,
+};
 use crate::limits::{
     GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX, PLACED_PARTITIONS_MIN, REGIONS_MAX,
 };
@@ -18,6 +22,7 @@ use crate::map::{
     Ring, Table, TokenEntry, TokenExpiry,
 };
 use crate::partitions::PartitionCount;
+use crate::regions::{LiveRegion, RegionTable, RetiredRegion};
 use crate::separators::Separators;
 
 /// A position in the bytes.
@@ -105,10 +110,8 @@ pub(super) fn change(kind: u8, reader: &mut MapReader<'_>) -> Result<MapChange, 
             let id = KeyspaceId(reader.u32()?);
             let config = config(reader)?;
             reader.check_count(config.partitions.get() as usize, GROUP_BYTES_MIN)?;
-            let groups = config
-                .partitions
-                .ids()
-                .map(|partition| group(reader, partition))
+            let groups = (0..config.partitions.get())
+                .map(|at| group(reader, PartitionId(at)))
                 .collect::<Result<Vec<_>, _>>()?;
             MapChange::CreateKeyspace { id, config, groups: Groups::of_table(Table::listed(&groups)) }
         }
@@ -127,6 +130,16 @@ pub(super) fn change(kind: u8, reader: &mut MapReader<'_>) -> Result<MapChange, 
         }
         SPLIT_KEYSPACE => MapChange::SplitKeyspace(KeyspaceId(reader.u32()?)),
         HAS_SPLIT => MapChange::HasSplit { keyspace: KeyspaceId(reader.u32()?), splits: reader.u8()? },
+        SPLIT_REGION => {
+            let (keyspace, region) = (KeyspaceId(reader.u32()?), PartitionId(reader.u32()?));
+            let [share, below] = reader.array()?;
+            let separator = reader.fields.bytes(usize::from(below) + 1).ok_or_else(|| reader.cut())?.into();
+            MapChange::SplitRegion { keyspace, region, separator, share }
+        }
+        HAS_REGIONS => {
+            let keyspace = KeyspaceId(reader.u32()?);
+            MapChange::HasRegions { keyspace, table: Box::new(regions(reader)?) }
+        }
         BEGIN_DROP_KEYSPACE => MapChange::BeginDropKeyspace(KeyspaceId(reader.u32()?)),
         PUT_TOKEN => MapChange::PutToken(token(reader, false)?),
         PUT_EXPIRING => MapChange::PutToken(token(reader, true)?),
@@ -160,6 +173,24 @@ fn expiry(reader: &mut MapReader<'_>) -> Result<TokenExpiry, DecodeError> {
         passed @ 0..=1 => Ok(TokenExpiry { at_ms, has_passed: passed == 1 }),
         number => Err(DecodeError::Unknown { what: "state of a token", number: u32::from(number) }),
     }
+}
+
+fn regions(reader: &mut MapReader<'_>) -> Result<RegionTable, DecodeError> {
+    let next = reader.u32()?;
+    let (live, retired) = (reader.u32()? as usize, reader.u32()? as usize);
+    reader.check_count(live, LIVE_REGION_BYTES)?;
+    reader.check_count(retired, RETIRED_REGION_BYTES)?;
+    let live = (0..live).map(|_| {
+        let (number, generation, first) = (reader.u32()?, reader.u8()?, reader.u64()?);
+        Ok(LiveRegion { number, generation, first })
+    });
+    let live = live.collect::<Result<Vec<_>, DecodeError>>()?;
+    let retired = (0..retired).map(|_| {
+        let (number, first, last) = (reader.u32()?, reader.u64()?, reader.u64()?);
+        Ok(RetiredRegion { number, first, last })
+    });
+    let retired = retired.collect::<Result<Vec<_>, DecodeError>>()?;
+    RegionTable::new(live, retired, next).map_err(|_| DecodeError::Regions)
 }
 
 fn placed(reader: &mut MapReader<'_>, partitions: u32) -> Result<Groups, DecodeError> {

@@ -341,11 +341,11 @@ fn with_byte(at: usize, value: u8) -> Result<MapDelta, DecodeError> {
 #[test]
 fn each_decode_fault_has_its_own_error() {
     assert_eq!(with_byte(0, b'X'), Err(DecodeError::Magic));
-    assert_eq!(with_byte(4, 10), Err(DecodeError::Version { found: 10 }));
+    assert_eq!(with_byte(4, 11), Err(DecodeError::Version { found: 11 }));
     assert_eq!(with_byte(4, 2), Err(DecodeError::VersionNeeded { found: 2 }));
     assert_eq!(with_byte(6, 2), Err(DecodeError::Unknown { what: "form of a delta", number: 2 }));
     assert_eq!(with_byte(7, 1), Err(DecodeError::Reserved));
-    assert_eq!(with_byte(28, 14), Err(DecodeError::Unknown { what: "kind of change", number: 14 }));
+    assert_eq!(with_byte(28, 16), Err(DecodeError::Unknown { what: "kind of change", number: 16 }));
     assert_eq!(with_byte(45, 3), Err(DecodeError::Unknown { what: "state of a node", number: 3 }));
     assert_eq!(with_byte(48, 0xff), Err(DecodeError::Text { at: 48 }));
     assert_eq!(with_byte(49, b';'), Err(DecodeError::Address(crate::map::AddressError::Port)));

@@ -98,8 +98,7 @@ impl fmt::Display for ConfigError {
                 counted(*regions - 1, "separator")
             ),
             Self::OrderedSplit => f.write_str(
-                "regions cannot be split so far: create an ordered keyspace with more separators (--split-at), and copy \
-                 the records",
+                "an ordered keyspace splits one region at a time: `zerohop region split NAME --at KEY`",
             ),
             Self::HashedSeparators => f.write_str(
                 "separators of a keyspace that places keys by hash: leave them out, or ask for an ordered keyspace",

@@ -7,10 +7,9 @@ use crate::hash::{HashKind, UnknownHash};
 use crate::limits::{
     BATCH_BYTES_MAX, BATCH_DELAY_US_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, INTERVAL_MS_MAX, REPLICAS_MAX,
 };
-use crate::partitions::{PartitionCount, partition_of};
+use crate::partitions::PartitionCount;
 use crate::separators::Separators;
 use zerohop_wire::blob::routed;
-use zerohop_wire::ids::PartitionId;
 
 mod durability;
 mod error;
@@ -95,20 +94,9 @@ impl KeyspaceConfig {
         }
     }
 
-    /// The place of a key among the keys of the keyspace, which transactions route and lock by: its hash. In an ordered keyspace the top bits are
-    /// the number of its region instead, so that [`partition_of`] leads to its partition in both.
-    pub fn cell(&self, key: &[u8]) -> u64 {
-        let key = routed(key);
-        self.separators.cell(key, self.hash.hash(self.seed, key))
-    }
-
-    /// The partition of a key. Header and chunk 0 of a blob are in the same partition; in a hashed keyspace, each other chunk is placed by its
-    /// number.
-    pub fn partition(&self, key: &[u8]) -> PartitionId {
-        match self.order {
-            KeyOrder::Hashed => partition_of(self.hash.hash(self.seed, routed(key)), self.partitions),
-            KeyOrder::Ordered => self.separators.region(routed(key)),
-        }
+    /// The hash of a key: its place in a hashed keyspace. In every keyspace it is the key's lock key, by which transactions lock it.
+    pub fn hash_of(&self, key: &[u8]) -> u64 {
+        self.hash.hash(self.seed, routed(key))
     }
 
     /// How keys are placed, as users name it: the hash function, or [`KeyOrder::ORDERED`].
@@ -316,19 +304,11 @@ mod tests {
     }
 
     #[test]
-    fn cells_of_regions_have_their_numbers_in_front() {
+    fn separators_are_fixed_and_of_ordered_keyspaces() {
         let separators = Separators::new(["b", "m", "x"]).unwrap();
         let config = config().divided_at(separators.clone());
         config.check().unwrap();
         assert_eq!(config.partitions.get(), 4);
-        let header = zerohop_wire::blob::header_key(b"b").unwrap();
-        for (key, region) in [(&b"a"[..], 0), (b"b", 1), (b"lz", 1), (b"m", 2), (b"x", 3), (&header, 3)] {
-            assert_eq!(config.partition(key), PartitionId(region), "{key:?}");
-            assert_eq!(partition_of(config.cell(key), config.partitions), PartitionId(region), "{key:?}");
-        }
-        assert_ne!(config.cell(b"a"), config.cell(b"aa"), "keys of a region have cells of their own");
-        let one = KeyspaceConfig::new("papers".parse().unwrap(), 7).ordered();
-        assert_eq!(one.cell(b"a"), HashKind::Xxh3.hash(7, b"a"), "as before there were regions");
         let hashed = KeyspaceConfig { order: KeyOrder::Hashed, ..config.clone() };
         assert_eq!(hashed.check(), Err(ConfigError::HashedSeparators));
         let fewer = KeyspaceConfig { partitions: PartitionCount::new(2).unwrap(), ..config.clone() };

@@ -9,8 +9,10 @@ use super::{
     ClusterMap, Group, Groups, Keyspace, MapChange, MapDelta, MapError, Node, NodeTable, ReplicaGroup,
     TokenEntry,
 };
+use crate::division::Division;
 use crate::keyspace::{KeyOrder, KeyspaceConfig};
 use crate::limits::{CHANGES_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX, TOKENS_MAX};
+use crate::regions::{RegionFault, RegionTable, Regions};
 
 /// Limits of a map's size. Maps that are sent use the defaults; other limits are for measurements of larger maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +111,10 @@ impl<'a> MapBuilder<'a> {
                 }
                 MapChange::SplitKeyspace(id) => self.split(*id)?,
                 MapChange::HasSplit { keyspace, splits } => self.has_split(*keyspace, *splits)?,
+                MapChange::SplitRegion { keyspace, region, separator, share } => {
+                    self.split_region((*keyspace, *region), separator, *share)?
+                }
+                MapChange::HasRegions { keyspace, table } => self.has_regions(*keyspace, table)?,
                 MapChange::BeginDropKeyspace(id) => self.keyspace(*id)?.is_dropping = true,
                 MapChange::PutToken(token) => self.put_token(token)?,
                 MapChange::RemoveToken(id) => {
@@ -169,8 +175,7 @@ impl<'a> MapBuilder<'a> {
         if let Some((partition, fault)) = groups.table().fault() {
             return Err(MapError::Group { keyspace: id, partition, fault });
         }
-        let groups = groups.table().clone();
-        let keyspace = Keyspace { config: config.clone(), splits: 0, is_dropping: false, groups };
+        let keyspace = Keyspace::new(config.clone(), groups.table().clone());
         self.keyspaces.insert(id, Arc::new(keyspace));
         self.renewed.insert(id);
         Ok(())
@@ -191,6 +196,7 @@ impl<'a> MapBuilder<'a> {
         let keyspace = self.keyspace(id)?;
         let error = |error| MapError::Config { keyspace: id, error };
         let doubled = keyspace.config.doubled().map_err(error)?;
+        keyspace.division = Division::new(&doubled);
         keyspace.config = doubled;
         // The value is at most 16, because it counts doublings of a number of at most 65,536.
         keyspace.splits += 1;
@@ -212,18 +218,61 @@ impl<'a> MapBuilder<'a> {
         Ok(())
     }
 
+    fn split_region(
+        &mut self,
+        (id, region): (KeyspaceId, PartitionId),
+        separator: &[u8],
+        share: u8,
+    ) -> Result<(), MapError> {
+        let keyspace = self.keyspace(id)?;
+        let fault = |fault| MapError::Region { keyspace: id, region, fault };
+        if keyspace.config.order == KeyOrder::Hashed {
+            return Err(fault(RegionFault::Hashed));
+        }
+        let unknown = MapError::UnknownPartition { keyspace: id, partition: region };
+        let position = keyspace.division.position(region).ok_or(unknown)?;
+        let separators = &keyspace.config.separators;
+        let is_inside = separators.begin(position) < separator
+            && separators.end(position).is_none_or(|end| separator < end);
+        if !is_inside {
+            return Err(fault(RegionFault::Outside { separator: separator.into() }));
+        }
+        let separators = separators.with(separator).map_err(|error| fault(RegionFault::Separator(error)))?;
+        let division = keyspace.division.split_region(position, separators.clone(), share).map_err(fault)?;
+        keyspace.division = division;
+        keyspace.config = keyspace.config.clone().divided_at(separators);
+        keyspace.groups.split(position);
+        let children = [position, position + 1].map(|position| keyspace.division.at(position));
+        self.set.extend(children.map(|child| (id, child)));
+        self.unreferenced.remove(&id);
+        Ok(())
+    }
+
+    fn has_regions(&mut self, id: KeyspaceId, table: &RegionTable) -> Result<(), MapError> {
+        let is_new = !self.old.keyspaces.contains_key(&id);
+        let keyspace = self.keyspace(id)?;
+        let is_ordered = keyspace.config.order == KeyOrder::Ordered;
+        let count = keyspace.config.partitions.get() as usize;
+        let has_table = keyspace.division.regions().table().is_some();
+        if !is_new || !is_ordered || has_table || table.live().len() != count {
+            let region = PartitionId(0);
+            return Err(MapError::Region { keyspace: id, region, fault: RegionFault::Table });
+        }
+        keyspace.division = keyspace.division.with_regions(Regions::of_table(table.clone()));
+        Ok(())
+    }
+
     fn set(&mut self, id: KeyspaceId, partition: PartitionId, group: &ReplicaGroup) -> Result<(), MapError> {
         check_group(id, partition, group)?;
         let keyspace = self.keyspace(id)?;
-        let old = keyspace
-            .groups
-            .copied(partition)
-            .ok_or(MapError::UnknownPartition { keyspace: id, partition })?
-            .epoch;
+        let position = keyspace.division.position(partition).map(PartitionId);
+        let (position, old) = position
+            .and_then(|position| Some((position, keyspace.groups.copied(position)?.epoch)))
+            .ok_or(MapError::UnknownPartition { keyspace: id, partition })?;
         if group.epoch <= old {
             return Err(MapError::EpochNotRaised { keyspace: id, partition, old, new: group.epoch });
         }
-        if keyspace.groups.set(partition, group.as_group()) {
+        if keyspace.groups.set(position, group.as_group()) {
             self.unreferenced.insert(id);
         }
         self.set.insert((id, partition));
@@ -319,8 +368,9 @@ fn check_incarnations(
 ) -> Result<(), MapError> {
     for (id, keyspace) in new.keyspaces() {
         let Some(before) = old.keyspace(id) else { continue };
-        // After a split every group has a new epoch: a delta that combines both changes is not checked.
-        if keyspace.config.partitions != before.config.partitions {
+        // After a split of the keyspace every group has a new epoch: a delta that combines both changes is not checked. After one of a region, its
+        // children have numbers of their own.
+        if keyspace.splits != before.splits {
             continue;
         }
         for (partition, group) in keyspace.groups() {

@@ -5,6 +5,7 @@ use zerohop_wire::ids::{KeyspaceId, MapEpoch, NodeId, PartitionId};
 use super::{ClusterMap, Groups, MapError, Node, ReplicaGroup, TokenEntry};
 use crate::keyspace::KeyspaceConfig;
 use crate::limits::CHANGES_MAX;
+use crate::regions::RegionTable;
 
 /// The changes from one epoch of the map to a later one, in order. From epoch zero it is a complete map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,25 @@ pub enum MapChange {
         /// The number of splits: at least one, and at most the number of bits that name a partition.
         splits: u8,
     },
+    /// A region of an ordered keyspace is split into two, which get the next numbers. Both have the members of their parent, and an epoch above
+    /// its own.
+    SplitRegion {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The region.
+        region: PartitionId,
+        /// The lowest key of the right child: above the lowest of the region, and below its end.
+        separator: Box<[u8]>,
+        /// The left child's share of the points, of 256. A child that will not be split again needs few.
+        share: u8,
+    },
+    /// The regions of an ordered keyspace that this delta creates. Part of complete maps, if a region was split.
+    HasRegions {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The table.
+        table: Box<RegionTable>,
+    },
     /// A keyspace is being dropped: it accepts no new work, and is removed once nothing is pending.
     BeginDropKeyspace(KeyspaceId),
     /// A token is added, or its permissions change.
@@ -101,8 +121,10 @@ impl ClusterMap {
             };
             let splits = keyspace.splits();
             let has_split = (splits > 0).then_some(MapChange::HasSplit { keyspace: id, splits });
+            let table = keyspace.division().regions().table().cloned().map(Box::new);
+            let has_regions = table.map(|table| MapChange::HasRegions { keyspace: id, table });
             let close = keyspace.is_dropping().then_some(MapChange::BeginDropKeyspace(id));
-            std::iter::once(create).chain(has_split).chain(close)
+            std::iter::once(create).chain(has_split).chain(has_regions).chain(close)
         });
         let tokens = self.tokens().map(|token| MapChange::PutToken(token.clone()));
         MapDelta {

@@ -5,8 +5,9 @@ use zerohop_wire::ids::InstanceId;
 use super::{ClusterMap, Members};
 use crate::layout::{
     BEGIN_DROP_KEYSPACE_BYTES, CHANGE_BYTES_MIN, CONFIG_BYTES_MIN, EXCEPTION_BYTES, EXPIRY_BYTES,
-    GRANT_BYTES, GROUP_BYTES_MIN, HAS_SPLIT_BYTES, HEADER_BYTES, NODE_BYTES_FIXED, PLACED_BYTES, RING_BYTES,
-    SEPARATOR_BYTES_MIN, SEPARATOR_COUNT_BYTES, TOKEN_BYTES_FIXED,
+    GRANT_BYTES, GROUP_BYTES_MIN, HAS_REGIONS_BYTES_MIN, HAS_SPLIT_BYTES, HEADER_BYTES, LIVE_REGION_BYTES,
+    NODE_BYTES_FIXED, PLACED_BYTES, RETIRED_REGION_BYTES, RING_BYTES, SEPARATOR_BYTES_MIN,
+    SEPARATOR_COUNT_BYTES, TOKEN_BYTES_FIXED,
 };
 
 /// Number of bytes of [`ClusterMap::encode`], without encoding.
@@ -24,6 +25,11 @@ pub(super) fn of_map(map: &ClusterMap) -> usize {
         });
         let groups = groups + placed;
         let has_split = if keyspace.splits() > 0 { HAS_SPLIT_BYTES } else { 0 };
+        let has_regions = keyspace.division().regions().table().map_or(0, |table| {
+            HAS_REGIONS_BYTES_MIN
+                + table.live().len() * LIVE_REGION_BYTES
+                + table.retired().len() * RETIRED_REGION_BYTES
+        });
         let close = if keyspace.is_dropping() { BEGIN_DROP_KEYSPACE_BYTES } else { 0 };
         let separators = match &keyspace.config().separators {
             none if none.is_empty() => 0,
@@ -35,6 +41,7 @@ pub(super) fn of_map(map: &ClusterMap) -> usize {
             + keyspace.config().name.as_str().len()
             + groups
             + has_split
+            + has_regions
             + close
     });
     let tokens = map.tokens().map(|token| {

@@ -10,6 +10,7 @@ use crate::keyspace::{ConfigError, KeyspaceName};
 use crate::limits::{
     CHANGES_MAX, INSTANCES_PER_NODE_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX, TOKENS_MAX,
 };
+use crate::regions::RegionFault;
 
 /// The reason why a delta is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,6 +127,15 @@ pub enum MapError {
         keyspace: KeyspaceId,
         /// The number of the ring's instances.
         instances: u32,
+    },
+    /// A region cannot be split, or a keyspace cannot have these regions.
+    Region {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The region.
+        region: PartitionId,
+        /// The reason.
+        fault: RegionFault,
     },
     /// The partition does not exist.
     UnknownPartition {
@@ -256,6 +266,9 @@ impl fmt::Display for MapError {
                     f,
                     "keyspace {keyspace} stands in a ring of {instances} instances, more than the map has"
                 )
+            }
+            Self::Region { keyspace, region, fault } => {
+                write!(f, "region {region} of keyspace {keyspace} {fault}")
             }
             Self::UnknownPartition { keyspace, partition } => {
                 write!(f, "keyspace {keyspace} has no partition {partition}")

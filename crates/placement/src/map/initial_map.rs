@@ -41,7 +41,7 @@ impl ClusterMap {
         if let Some((partition, fault)) = groups.table().fault() {
             return Err(MapError::Group { keyspace: id, partition, fault });
         }
-        let keyspace = Keyspace { config, splits: 0, is_dropping: false, groups: groups.table().clone() };
+        let keyspace = Keyspace::new(config, groups.table().clone());
         Ok(ClusterMap { keyspaces: BTreeMap::from([(id, Arc::new(keyspace))]), ..ClusterMap::default() })
     }
 }

@@ -11,8 +11,6 @@ use std::sync::Arc;
 use zerohop_wire::AuthFault;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 
-use crate::keyspace::KeyspaceConfig;
-
 mod address;
 mod apply;
 mod delta;
@@ -22,6 +20,7 @@ mod group;
 mod groups;
 mod history;
 mod initial_map;
+mod keyspace;
 mod node;
 mod ring_placement;
 mod table;
@@ -35,6 +34,7 @@ pub use group::{Group, GroupFault, GroupState, ReplicaGroup};
 pub use groups::Groups;
 pub use history::{MapDifference, MapHistory};
 pub use initial_map::{DEFAULT_KEYSPACE, LOCAL_KEYSPACE};
+pub use keyspace::Keyspace;
 pub use node::{InstanceRef, Node, NodeRef, NodeState};
 pub use ring_placement::Ring;
 pub use token::{Grant, Permissions, TokenEntry, TokenExpiry};
@@ -50,15 +50,6 @@ pub struct ClusterMap {
     nodes: Arc<NodeTable>,
     keyspaces: BTreeMap<KeyspaceId, Arc<Keyspace>>,
     tokens: Arc<BTreeMap<u64, TokenEntry>>,
-}
-
-/// A keyspace in a map.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keyspace {
-    config: KeyspaceConfig,
-    splits: u8,
-    is_dropping: bool,
-    groups: GroupTable,
 }
 
 /// The destination of a request.
@@ -198,43 +189,6 @@ impl ClusterMap {
             .map(|(_, order)| (order.as_ptr(), size_of_val(&**order)))
             .collect();
         (nodes, addresses, groups + orders.values().sum::<usize>())
-    }
-}
-
-impl Keyspace {
-    /// The keyspace's configuration.
-    pub fn config(&self) -> &KeyspaceConfig {
-        &self.config
-    }
-
-    /// How often the keyspace was split since it was created. Together with the number of a partition this permanently identifies a hash range.
-    pub fn splits(&self) -> u8 {
-        self.splits
-    }
-
-    /// Whether the keyspace is being dropped: it accepts no new work, and is removed once nothing is pending.
-    pub fn is_dropping(&self) -> bool {
-        self.is_dropping
-    }
-
-    /// The partition of a key ([`KeyspaceConfig::partition`]).
-    pub fn partition(&self, key: &[u8]) -> PartitionId {
-        self.config.partition(key)
-    }
-
-    /// The replica group of a partition, if there is such a partition.
-    pub fn group(&self, partition: PartitionId) -> Option<Group<'_>> {
-        self.groups.get(partition)
-    }
-
-    /// The table of its groups, for the codec.
-    pub(crate) fn table(&self) -> &Table {
-        &self.groups
-    }
-
-    /// The replica groups of all partitions, in order.
-    pub fn groups(&self) -> impl ExactSizeIterator<Item = (PartitionId, Group<'_>)> {
-        self.groups.iter()
     }
 }
 

@@ -231,6 +231,16 @@ impl GroupTable {
         }
     }
 
+    /// Splits one partition into two with the same members, in an epoch above its own.
+    pub(super) fn split(&mut self, position: u32) {
+        let mut groups = self.all();
+        let parent = &mut groups[position as usize];
+        parent.epoch = parent.epoch.next();
+        let child = parent.clone();
+        groups.insert(position as usize + 1, child);
+        *self = GroupTable::new(&groups);
+    }
+
     /// Removes entries that no group refers to.
     pub(super) fn compact(&mut self) {
         self.list.compact();

@@ -1,7 +1,7 @@
 //! Random, valid sequences of deltas for tests.
 
 use proptest::prelude::*;
-use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
+use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch};
 
 use super::{
     Address, ClusterMap, Grant, GroupState, Groups, MapChange, MapDelta, Node, NodeState, Permissions,
@@ -181,12 +181,22 @@ fn changes(map: &ClusterMap, number: u32, step: &TestStep) -> Option<Vec<MapChan
         TestStep::Close { keyspace } => Some(vec![MapChange::BeginDropKeyspace(some_keyspace(*keyspace)?.0)]),
         TestStep::Split { keyspace } => {
             let (id, keyspace) = some_keyspace(*keyspace)?;
-            (keyspace.config().order == KeyOrder::Hashed && keyspace.config().partitions.get() < 256)
-                .then(|| vec![MapChange::SplitKeyspace(id)])
+            match keyspace.config().order {
+                KeyOrder::Hashed => {
+                    (keyspace.config().partitions.get() < 256).then(|| vec![MapChange::SplitKeyspace(id)])
+                }
+                KeyOrder::Ordered => {
+                    let (region, _) = keyspace.groups().last()?;
+                    let (begin, _) = keyspace.division().bounds(region)?;
+                    let separator: Box<[u8]> = [begin, b"~"].concat().into();
+                    (separator.len() <= 256)
+                        .then(|| vec![MapChange::SplitRegion { keyspace: id, region, separator, share: 3 }])
+                }
+            }
         }
         TestStep::Regroup { keyspace, partition, members, in_sync, state } => {
             let (id, keyspace) = some_keyspace(*keyspace)?;
-            let partition = PartitionId(partition % keyspace.config().partitions.get());
+            let partition = keyspace.division().at(partition % keyspace.config().partitions.get());
             let mut chosen: Vec<InstanceId> = Vec::new();
             for member in members {
                 let instance = instances[*member as usize % instances.len()];

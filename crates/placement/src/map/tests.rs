@@ -7,8 +7,11 @@ use super::testing::{history, node, steps};
 use super::*;
 use crate::hash::{HashKind, key_slot};
 use crate::keyspace::ConfigError;
+use crate::keyspace::KeyspaceConfig;
 use crate::limits::MAP_BYTES_MAX;
 use crate::partitions::PartitionCount;
+use crate::regions::{RegionFault, RegionTable};
+use crate::separators::Separators;
 
 fn one_node(instances: u16) -> ClusterMap {
     ClusterMap::of_one_node(node(1, 10, instances), 42).unwrap()
@@ -31,6 +34,71 @@ fn create(id: u32, name: &str, map: &ClusterMap) -> MapChange {
 
 fn set_group(partition: u32, group: ReplicaGroup) -> MapChange {
     MapChange::SetGroup { keyspace: DEFAULT_KEYSPACE, partition: PartitionId(partition), group }
+}
+
+/// A map with an ordered keyspace of the regions below b, from b and from m.
+fn with_regions() -> (ClusterMap, KeyspaceId) {
+    let map = ClusterMap::of_one_node(node(1, 1, 2), 1).unwrap();
+    let id = KeyspaceId(7);
+    let separators = Separators::new(["b", "m"]).unwrap();
+    let config = KeyspaceConfig::new("ordered".parse().unwrap(), 1).fitted_to(1).divided_at(separators);
+    let groups = (0..3).map(|_| ReplicaGroup::of_one(PartitionEpoch(4), InstanceId(1))).collect();
+    (next(&map, vec![MapChange::CreateKeyspace { id, config, groups }]).unwrap(), id)
+}
+
+fn split_region(keyspace: KeyspaceId, region: u32, separator: &str) -> MapChange {
+    let separator = separator.as_bytes().into();
+    MapChange::SplitRegion { keyspace, region: PartitionId(region), separator, share: 128 }
+}
+
+#[test]
+fn split_region_is_replaced_by_children_on_its_members() {
+    let (map, id) = with_regions();
+    let map = next(&map, vec![split_region(id, 1, "f"), split_region(id, 4, "h")]).unwrap();
+    let keyspace = map.keyspace(id).unwrap();
+    let numbers: Vec<u32> = keyspace.division().partitions().map(PartitionId::get).collect();
+    assert_eq!(numbers, [0, 3, 5, 6, 2]);
+    for (key, region) in [("a", 0), ("b", 3), ("ez", 3), ("f", 5), ("h", 6), ("lz", 6), ("m", 2)] {
+        let partition = keyspace.partition(key.as_bytes());
+        assert_eq!(partition, PartitionId(region), "{key}");
+        let (begin, end) = keyspace.division().bounds(partition).unwrap();
+        assert!(begin <= key.as_bytes() && end.is_none_or(|end| key.as_bytes() < end), "{key}");
+        let points = keyspace.division().points(partition).unwrap();
+        assert_eq!(keyspace.division().partition_at(*points.start()), partition);
+        assert_eq!(keyspace.division().partition_at(*points.end()), partition);
+    }
+    let epochs: Vec<u64> = keyspace.groups().map(|(_, group)| group.epoch.get()).collect();
+    assert_eq!(epochs, [4, 5, 6, 6, 4]);
+    assert_eq!(keyspace.group(PartitionId(1)), None);
+    let children = |region| keyspace.division().descendants(PartitionId(region));
+    assert_eq!(children(1), [PartitionId(3), PartitionId(5), PartitionId(6)]);
+    assert_eq!(children(4), [PartitionId(5), PartitionId(6)]);
+    assert_eq!((children(3), children(9)), (vec![], vec![]));
+    assert_eq!(keyspace.generation(PartitionId(5)), 2);
+    assert_eq!(ClusterMap::decode(&map.encode()).unwrap(), map);
+    assert_eq!(map.encode().len(), map.encoded_bytes());
+}
+
+#[test]
+fn region_is_not_split_at_a_key_that_does_not_divide_it() {
+    let (map, id) = with_regions();
+    let refused = |change| match next(&map, vec![change]).unwrap_err() {
+        MapError::Region { fault, .. } => fault,
+        other => panic!("{other}"),
+    };
+    for (region, separator) in [(0, "b"), (1, "b"), (1, "m"), (1, "a"), (2, "l"), (0, "")] {
+        let separator: Box<[u8]> = separator.as_bytes().into();
+        let change =
+            MapChange::SplitRegion { keyspace: id, region: PartitionId(region), separator, share: 1 };
+        assert!(matches!(refused(change), RegionFault::Outside { .. }), "{region}");
+    }
+    let long = "c".repeat(257);
+    assert!(matches!(refused(split_region(id, 1, &long)), RegionFault::Separator(_)));
+    assert_eq!(refused(split_region(DEFAULT_KEYSPACE, 0, "c")), RegionFault::Hashed);
+    let unknown = next(&map, vec![split_region(id, 3, "c")]);
+    assert!(matches!(unknown, Err(MapError::UnknownPartition { .. })), "{unknown:?}");
+    let table = Box::new(RegionTable::default());
+    assert_eq!(refused(MapChange::HasRegions { keyspace: id, table }), RegionFault::Table);
 }
 
 #[test]

@@ -11,8 +11,14 @@ const TIME_OUT_MS: u64 = 700;
 const TIME_OUT: Duration = Duration::from_millis(TIME_OUT_MS);
 
 fn queue_key(partition: u32) -> QueueId {
+    queue_of_hashes(4, partition)
+}
+
+/// The queue of a partition of a keyspace with `1 << bits` partitions.
+fn queue_of_hashes(bits: u32, partition: u32) -> QueueId {
     let to = PartitionPlace { keyspace: KeyspaceId(1), partition: PartitionId(partition) };
-    QueueId::of(CLIENT, to, 4)
+    let first = u64::from(partition) << (64 - bits);
+    QueueId::of(CLIENT, to, PartitionPoints::new(&(first..=first | u64::MAX >> bits)))
 }
 
 /// Queues so many units of one queue; the named ones write.
@@ -208,10 +214,7 @@ fn queued_units_are_bounded() {
 #[test]
 fn after_split_units_follow_those_of_the_parent() {
     let before = queue_key(5);
-    let half = |partition| {
-        let to = PartitionPlace { keyspace: KeyspaceId(1), partition: PartitionId(partition) };
-        QueueId::of(CLIENT, to, before.bits + 1)
-    };
+    let half = |partition| queue_of_hashes(5, partition);
     let mut queues = ClientQueues::new(TIME_OUT);
     assert_eq!(queues.queue_of(half(10)), half(10));
     assert!(queues.push(before, Ticket { number: 1, part: 0 }, (vec![1], true), 0));
@@ -230,19 +233,11 @@ fn after_split_units_follow_those_of_the_parent() {
 #[test]
 fn earlier_waiting_unit_ends_at_later_write_across_split() {
     for (waits, written) in [(4, 5), (5, 4)] {
-        let of = |bits: u32| {
-            let partition = PartitionId(if bits == 5 { 10 } else { 5 });
-            QueueId { bits, partition, ..queue_key(5) }
-        };
+        let of = |bits: u32| queue_of_hashes(bits, if bits == 5 { 10 } else { 5 });
         let mut queues = ClientQueues::new(TIME_OUT);
         assert!(queues.push_first(of(waits), Ticket { number: 1, part: 0 }, (vec![1], false), 0));
         let mut over = Vec::new();
-        queues.written(
-            QueueId { partition: PartitionId(3), ..of(written) },
-            Ticket { number: 2, part: 0 },
-            1,
-            &mut over,
-        );
+        queues.written(queue_of_hashes(written, 3), Ticket { number: 2, part: 0 }, 1, &mut over);
         assert_eq!(tickets(&over), []);
         queues.written(of(written), Ticket { number: 2, part: 0 }, 1, &mut over);
         assert_eq!(tickets(&over), [(1, UnitFailure::NotDone)]);

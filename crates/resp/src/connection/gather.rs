@@ -333,7 +333,8 @@ impl Connection {
             let part = gather.units;
             gather.units += 1;
             gather.pages_in_flight.push((part, turn));
-            let place = PartitionPlace { partition: PartitionId(turn.partition), ..gather.partition };
+            let partition = world.partition_at(gather.partition.keyspace, turn.partition);
+            let place = PartitionPlace { partition, ..gather.partition };
             let question = gather.question(turn);
             let mut bytes = Vec::new();
             let unit = self.build_unit(UnitKind::Page, &question, None);

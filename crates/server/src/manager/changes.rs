@@ -6,7 +6,7 @@ use zerohop_placement::{
 };
 use zerohop_wire::admin::{
     KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_SETTING,
-    REFUSED_UNKNOWN,
+    REFUSED_UNKNOWN, RegionSplit,
 };
 use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::{KeyspaceId, NodeId};
@@ -126,6 +126,43 @@ impl ChangeContext<'_> {
             return Err(refusal(REFUSED_SETTING, reason));
         }
         self.decided(MapChange::SplitKeyspace(id), status(id, &doubled))
+    }
+
+    /// Splits the region that has a key, so that a region begins there. A repeated request splits only once.
+    pub(super) fn split_region(&self, request: &RegionSplit) -> ChangeDecision {
+        let (id, found) = self.find(&request.keyspace)?;
+        if found.is_dropping() {
+            return Err(keyspace_drop::refusal(&request.keyspace));
+        }
+        if found.config().order == KeyOrder::Hashed {
+            let reason = format!(
+                "keyspace {} is hashed and has no regions: keyspace split divides all its partitions",
+                found.config().name
+            );
+            return Err(refusal(REFUSED_SETTING, reason));
+        }
+        let share = match request.share {
+            None => 128,
+            Some(share) => u8::try_from(share)
+                .ok()
+                .filter(|share| *share > 0)
+                .ok_or_else(|| refusal(REFUSED_SETTING, format!("share {share}: ask for 1 to 255")))?,
+        };
+        let separator: Box<[u8]> = request.separator.clone().into();
+        let region = found.partition(&separator);
+        let keyspace = status(id, found.config());
+        if found.division().separators().iter().any(|known| *known == *separator) {
+            return Ok(DecidedChange { delta: None, keyspace });
+        }
+        let mut decided =
+            self.decided(MapChange::SplitRegion { keyspace: id, region, separator, share }, keyspace)?;
+        if let Some(delta) = &decided.delta {
+            let next = self.map.apply(delta)?;
+            if let Some(found) = next.keyspace(id) {
+                decided.keyspace = status(id, found.config());
+            }
+        }
+        Ok(decided)
     }
 
     /// Drops a keyspace with all its contents.
@@ -387,7 +424,7 @@ mod tests {
         assert!(reason.contains("the set of separators"), "{reason}");
         let split = KeyspaceSettings { partitions: Some(6), ..requested_settings("events") };
         let (code, reason) = refused(on(&next).alter(&split));
-        assert!(code == REFUSED_SETTING && reason.contains("--split-at"), "{reason}");
+        assert!(code == REFUSED_SETTING && reason.contains("region split"), "{reason}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use zerohop_control::agent::ClusterStatus;
-use zerohop_control::command::{self, CommandRefusal, ControlCommand, KeptCopy, MovePartition};
+use zerohop_control::command::{self, CommandRefusal, ControlCommand, KeptCopy, MovePartition, RegionSplit};
 use zerohop_placement::{MapChange, NodeState};
 use zerohop_system::clock::unix_ms;
 use zerohop_wire::admin::{
@@ -137,6 +137,10 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, query: AdminQuestion) -> 
         MapChange::DropKeyspace(id) => Some((ControlCommand::DropKeyspace(id), false)),
         MapChange::BeginDropKeyspace(id) => Some((ControlCommand::BeginDropKeyspace(id), false)),
         MapChange::SplitKeyspace(id) => Some((ControlCommand::SplitKeyspace(id), false)),
+        MapChange::SplitRegion { keyspace, region, separator, share } => {
+            let split = RegionSplit { keyspace, region, separator, share };
+            Some((ControlCommand::SplitRegion(split), false))
+        }
         _ => None,
     });
     let Some((command, is_new)) = command else {

@@ -15,6 +15,7 @@ use zerohop_wire::admin::{
     AdminAnswer, AdminDone, AdminQuestion, AdminReply, AdminRequest, KeyspaceStatus, LossesAcknowledge,
     REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN,
 };
+use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch};
 use zerohop_wire::plurals::counted;
 
@@ -351,6 +352,12 @@ fn describe(delta: &MapDelta) -> String {
         MapChange::DropKeyspace(id) => format!("keyspace {id} dropped"),
         MapChange::BeginDropKeyspace(id) => format!("keyspace {id} is being dropped"),
         MapChange::SplitKeyspace(id) => format!("keyspace {id} split"),
+        MapChange::SplitRegion { keyspace, region, separator, .. } => {
+            format!("region {region} of keyspace {keyspace} split at {}", quoted(separator))
+        }
+        MapChange::HasRegions { keyspace, table } => {
+            format!("keyspace {keyspace} has {}", counted(table.live().len(), "region"))
+        }
         MapChange::HasSplit { keyspace, splits } => {
             format!("keyspace {keyspace} was split {}", counted(*splits, "time"))
         }

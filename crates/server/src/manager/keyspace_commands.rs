@@ -24,6 +24,7 @@ pub(super) fn decide(
         }
         AdminQuestion::AlterKeyspace(settings) => now.alter(&settings),
         AdminQuestion::DropKeyspace(named) => now.drop(&named),
+        AdminQuestion::SplitRegion(split) => now.split_region(&split),
         AdminQuestion::PutToken(_) | AdminQuestion::LendToken(_) | AdminQuestion::RevokeToken(_) => {
             Err(ChangeRefusal::decided("a token is no keyspace"))
         }

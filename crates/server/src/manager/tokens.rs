@@ -31,6 +31,7 @@ pub(super) fn check_access(
         AdminQuestion::AlterKeyspace(settings) => {
             permits(map, access, named(&settings.name), Permission::Admin)
         }
+        AdminQuestion::SplitRegion(split) => permits(map, access, named(&split.keyspace), Permission::Admin),
         AdminQuestion::DropKeyspace(dropped) => permits(map, access, named(&dropped.name), Permission::Admin),
         AdminQuestion::AcknowledgeLosses(one) => {
             permits(map, access, named(&one.keyspace), Permission::Admin)

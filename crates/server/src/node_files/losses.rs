@@ -38,7 +38,7 @@ impl SavedLosses {
         let mut losses = Losses::new();
         for (keyspace, epoch) in &self.0 {
             let partitions =
-                map.keyspace(*keyspace).into_iter().flat_map(|found| found.config().partitions.ids());
+                map.keyspace(*keyspace).into_iter().flat_map(|found| found.division().partitions());
             for partition in partitions {
                 losses.insert((*keyspace, partition), Loss { epoch: *epoch, nodes: [node].into() });
             }

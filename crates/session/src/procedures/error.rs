@@ -4,8 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::SessionError as Reason;
+use zerohop_placement::Division;
 use zerohop_wire::contents::blob_name_of;
 use zerohop_wire::escaped::quoted;
+use zerohop_wire::ids::KeyspaceId;
 use zerohop_wire::{AbortReason, Advice, Failure};
 
 /// Maximum number of bytes of a key that an error shows.
@@ -142,11 +144,11 @@ impl Error {
         Self::Operation { key: None, reason: Box::new(reason) }
     }
 
-    /// The number of partitions that the keyspace has now, if a scan used a smaller number.
-    pub(crate) fn split_into(&self) -> Option<zerohop_placement::PartitionCount> {
+    /// The keyspace of a partition that was split since the request for it was made, and the present division.
+    pub(crate) fn split_into(&self) -> Option<(KeyspaceId, &Division)> {
         match self {
-            Self::Operation { reason, .. } => match **reason {
-                Reason::Split { partitions } => Some(partitions),
+            Self::Operation { reason, .. } => match &**reason {
+                Reason::Split { keyspace, division } => Some((*keyspace, division)),
                 _ => None,
             },
             _ => None,

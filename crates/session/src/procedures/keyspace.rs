@@ -1,7 +1,7 @@
 //! A keyspace that a client has opened.
 
 use crate::KeyspaceLookup;
-use zerohop_placement::{KeyspaceConfig, partition_of};
+use zerohop_placement::{Division, KeyOrder, KeyspaceConfig};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::cluster_handle::ClusterHandle;
@@ -34,10 +34,20 @@ impl Keyspace {
         &self.found.config
     }
 
-    /// Returns the hash that places a key (in an ordered keyspace, its cell), and the partition of that hash among those that the keyspace had when
-    /// it was opened.
-    pub(crate) fn hash_and_partition(&self, key: &[u8]) -> (u64, PartitionId) {
-        let cell = self.config().cell(key);
-        (cell, partition_of(cell, self.config().partitions))
+    /// How its keys were divided among partitions at the time it was opened.
+    #[must_use]
+    pub fn division(&self) -> &Division {
+        &self.found.division
+    }
+
+    /// Returns a point of a key's partition, which in a hashed keyspace is the hash of the key, and the partition. Both are of the time at which the
+    /// keyspace was opened.
+    pub(crate) fn point_and_partition(&self, key: &[u8]) -> (u64, PartitionId) {
+        let partition = self.division().partition(key);
+        let point = match self.config().order {
+            KeyOrder::Hashed => self.config().hash_of(key),
+            KeyOrder::Ordered => self.division().points(partition).map_or(0, |points| *points.start()),
+        };
+        (point, partition)
     }
 }

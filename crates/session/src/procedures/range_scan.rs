@@ -2,12 +2,12 @@
 //!
 //! Each page is of one moment, and of one region. A page continues behind the last key of the one before, whatever changed meanwhile: keys that
 //! exist throughout are listed exactly once, in order. A region is requested when the one before it has no more keys; the next one is not requested
-//! ahead.
+//! ahead. If the region of the next page was split, its children are requested in its place, each with its cursor.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use zerohop_placement::{KeyOrder, Separators};
+use zerohop_placement::{Division, KeyOrder};
 use zerohop_wire::ids::PartitionId;
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 use zerohop_wire::messages::RecordType;
@@ -32,6 +32,8 @@ pub(super) struct RangeScanState {
     region: Option<PartitionId>,
     /// The cursor of the next page in its region; `None` at the end.
     cursor: Option<Bytes>,
+    /// The regions behind it that were split from one region with it, each with the cursor of its first page.
+    siblings: VecDeque<(PartitionId, Bytes)>,
     /// The keys of the last page that are not returned yet.
     pending: VecDeque<ScanKey>,
     /// How many of them have all that is requested.
@@ -52,6 +54,7 @@ impl RangeScanState {
             limit,
             region: None,
             cursor,
+            siblings: VecDeque::new(),
             pending,
             ready: 0,
             long_bytes: 0,
@@ -64,25 +67,45 @@ impl RangeScanState {
     }
 
     /// The region and the cursor of the next page, and the maximum number of its keys; `None` at the end.
-    pub(super) fn next(&mut self, separators: &Separators) -> Option<(PartitionId, Bytes, u32)> {
+    pub(super) fn next(&mut self, division: &Division) -> Option<(PartitionId, Bytes, u32)> {
         let keys = u32::try_from(self.limit).unwrap_or(u32::MAX).min(self.page_keys);
         let cursor = self.cursor.clone().filter(|_| keys > 0)?;
-        let (first, last) = self.range.regions(&self.prefix, separators);
+        let (first, last) = self.range.regions(&self.prefix, division.separators());
         let begin = if self.range.reverse { last } else { first };
-        Some((*self.region.get_or_insert(begin), cursor, keys))
+        Some((*self.region.get_or_insert_with(|| division.at(begin)), cursor, keys))
+    }
+
+    /// The region of the next page was split: its children, in the direction of the scan, are requested with its cursor.
+    pub(super) fn follow_split(&mut self, division: &Division) {
+        let (Some(region), Some(cursor)) = (self.region, self.cursor.clone()) else { return };
+        let mut children = division.descendants(region);
+        if !self.range.reverse {
+            children.reverse();
+        }
+        if is_planted(Bug::RangeSkipsSibling) {
+            children.drain(..children.len().saturating_sub(1));
+        }
+        // From the last one to the first.
+        for child in children {
+            self.siblings.push_front((child, cursor.clone()));
+        }
+        if let Some((first, _)) = self.siblings.pop_front() {
+            self.region = Some(first);
+        }
     }
 
     /// Takes a page. If its region has no more keys, the next page is of the region behind it, in the direction of the scan.
-    pub(super) fn add_page(&mut self, reply: Reply, separators: &Separators) -> Result<(), Error> {
+    pub(super) fn add_page(&mut self, reply: Reply, division: &Division) -> Result<(), Error> {
         let Reply::Page { next, keys } = reply else { return Err(Error::Unexpected) };
-        let behind = self.region_behind(separators);
+        let behind = self.region_behind(division);
         let leaves_early =
             is_planted(Bug::ReverseLeavesRegionEarly) && self.range.reverse && behind.is_some();
         self.cursor = match behind {
             _ if !next.is_empty() && !leaves_early => Some(next),
-            Some(region) => {
+            Some((region, cursor)) => {
                 self.region = Some(region);
-                Some(Bytes::new())
+                self.siblings.pop_front();
+                Some(cursor)
             }
             None => None,
         };
@@ -91,15 +114,19 @@ impl RangeScanState {
         Ok(())
     }
 
-    /// The region behind the present one that may have keys of the range too.
-    fn region_behind(&self, separators: &Separators) -> Option<PartitionId> {
-        let PartitionId(region) = self.region?;
-        let (first, last) = self.range.regions(&self.prefix, separators);
-        match self.range.reverse {
-            true => region.checked_sub(1).map(PartitionId).filter(|next| *next >= first),
-            false if is_planted(Bug::RangeEndsAtRegion) => None,
-            false => Some(PartitionId(region + 1)).filter(|next| *next <= last),
+    /// The region behind the present one that may have keys of the range too, and the cursor of its first page.
+    fn region_behind(&self, division: &Division) -> Option<(PartitionId, Bytes)> {
+        if let Some(sibling) = self.siblings.front() {
+            return Some(sibling.clone());
         }
+        let position = division.position(self.region?)?;
+        let (first, last) = self.range.regions(&self.prefix, division.separators());
+        let behind = match self.range.reverse {
+            true => position.checked_sub(1).filter(|next| *next >= first),
+            false if is_planted(Bug::RangeEndsAtRegion) => None,
+            false => Some(position + 1).filter(|next| *next <= last),
+        };
+        behind.map(|position| (division.at(position), Bytes::new()))
     }
 
     /// The next key whose value is to be read, unless the values that were read are enough to be returned.
@@ -140,12 +167,14 @@ impl RangeScanState {
 #[derive(Clone, Debug)]
 pub struct RangeScan {
     keyspace: Keyspace,
+    division: Division,
     rest: RangeScanState,
 }
 
 impl RangeScan {
     pub(super) fn new(keyspace: Keyspace, range: KeyRange) -> RangeScan {
-        RangeScan { keyspace, rest: RangeScanState::new(range) }
+        let division = keyspace.division().clone();
+        RangeScan { keyspace, division, rest: RangeScanState::new(range) }
     }
 }
 
@@ -223,10 +252,9 @@ impl RangeScan {
         check_order(&self.keyspace)?;
         loop {
             if self.rest.is_returned() {
-                let config = self.keyspace.config();
-                let next = self.rest.next(&config.separators);
+                let next = self.rest.next(&self.division);
                 let Some((region, cursor, keys_max)) = next else { return Ok(None) };
-                let at = ((region, config.partitions), cursor);
+                let at = ((region, self.division.count()), cursor);
                 let (prefix, range) = (self.rest.prefix.clone(), self.rest.range.clone());
                 let client = self.keyspace.client().clone();
                 let request = SessionRequest::scan_range(
@@ -236,8 +264,15 @@ impl RangeScan {
                     range,
                     client.limit_us(),
                 );
-                let reply = client.send_request(request).await?;
-                self.rest.add_page(reply, &self.keyspace.config().separators)?;
+                match client.send_request(request).await {
+                    Ok(reply) => self.rest.add_page(reply, &self.division)?,
+                    Err(error) => {
+                        let Some((_, division)) = error.split_into() else { return Err(error) };
+                        self.division = division.clone();
+                        self.rest.follow_split(&self.division);
+                        continue;
+                    }
+                }
             }
             // These values may be newer than the page.
             while let Some(key) = self.rest.missing_value() {
@@ -254,7 +289,10 @@ impl RangeScan {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_wire::ids::Timestamp;
+    use zerohop_placement::{
+        Address, ClusterMap, KeyspaceConfig, MapChange, MapDelta, Node, NodeState, ReplicaGroup, Separators,
+    };
+    use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, Timestamp};
 
     use super::*;
 
@@ -265,14 +303,19 @@ mod tests {
 
     /// The regions of the pages of a scan, each with the bytes of its cursor. Every region has two pages.
     fn regions_of(mut rest: RangeScanState) -> Vec<(u32, usize)> {
-        let separators = Separators::new(["b", "d", "f"]).unwrap();
+        let division = division(&["b", "d", "f"]);
         let mut regions = Vec::new();
-        while let Some((region, cursor, _)) = rest.next(&separators) {
+        while let Some((region, cursor, _)) = rest.next(&division) {
             regions.push((region.get(), cursor.len()));
             let next = if cursor.is_empty() { Bytes::from_static(b"\x02key") } else { Bytes::new() };
-            rest.add_page(Reply::Page { next, keys: Vec::new() }, &separators).expect("it is a page");
+            rest.add_page(Reply::Page { next, keys: Vec::new() }, &division).expect("it is a page");
         }
         regions
+    }
+
+    fn division(separators: &[&str]) -> Division {
+        let config = KeyspaceConfig::new("ordered".parse().unwrap(), 7);
+        Division::new(&config.divided_at(Separators::new(separators).unwrap()))
     }
 
     #[test]
@@ -300,6 +343,67 @@ mod tests {
         assert_eq!(regions_of(state(KeyRange::of(..""), false)), [], "no key is in the range");
     }
 
+    /// The regions of the pages of a scan of which region 1 is split at the second page, each with the bytes of its cursor.
+    fn regions_over_split(reverse: bool) -> Vec<(u32, usize)> {
+        let mut rest = RangeScanState::new(KeyRange::of::<&str>(..));
+        rest.range.reverse = reverse;
+        let (map, id) = map(&["b", "d"]);
+        let mut division = map.keyspace(id).unwrap().division().clone();
+        let (mut regions, mut is_split) = (Vec::new(), false);
+        while let Some((region, cursor, _)) = rest.next(&division) {
+            if (region.get(), cursor.is_empty(), is_split) == (1, false, false) {
+                let split = |region, separator: &[u8]| MapChange::SplitRegion {
+                    keyspace: id,
+                    region: PartitionId(region),
+                    separator: separator.into(),
+                    share: 128,
+                };
+                let changes = vec![split(1, b"c"), split(4, b"ca")];
+                let delta = MapDelta { from: map.epoch(), to: map.epoch().next(), changes };
+                division = map.apply(&delta).unwrap().keyspace(id).unwrap().division().clone();
+                rest.follow_split(&division);
+                is_split = true;
+                continue;
+            }
+            regions.push((region.get(), cursor.len()));
+            let next = if cursor.is_empty() { Bytes::from_static(b"\x02key") } else { Bytes::new() };
+            rest.add_page(Reply::Page { next, keys: Vec::new() }, &division).expect("it is a page");
+        }
+        regions
+    }
+
+    fn map(separators: &[&str]) -> (ClusterMap, KeyspaceId) {
+        let address = || Address::new("127.0.0.1:1").unwrap();
+        let node = Node {
+            id: NodeId(1),
+            state: NodeState::Up,
+            incarnation: Incarnation(1),
+            manager: address(),
+            first_instance: InstanceId(0),
+            instances: vec![address()],
+        };
+        let id = KeyspaceId(7);
+        let config = KeyspaceConfig::new("ordered".parse().unwrap(), 7).fitted_to(1);
+        let config = config.divided_at(Separators::new(separators).unwrap());
+        let one = |_| ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(0));
+        let groups = (0..config.partitions.get()).map(one).collect();
+        let map = ClusterMap::of_one_node(node, 1).unwrap();
+        let changes = vec![MapChange::CreateKeyspace { id, config, groups }];
+        (map.apply(&MapDelta { from: map.epoch(), to: map.epoch().next(), changes }).unwrap(), id)
+    }
+
+    #[test]
+    fn children_of_a_split_region_are_requested_with_its_cursor() {
+        assert_eq!(
+            regions_over_split(false),
+            [(0, 0), (0, 4), (1, 0), (3, 4), (5, 4), (6, 4), (2, 0), (2, 4)]
+        );
+        assert_eq!(
+            regions_over_split(true),
+            [(2, 0), (2, 4), (1, 0), (6, 4), (5, 4), (3, 4), (0, 0), (0, 4)]
+        );
+    }
+
     #[test]
     fn pages_of_long_values_are_returned_in_parts() {
         let mut rest = RangeScanState::new(KeyRange::of::<&str>(..));
@@ -312,7 +416,7 @@ mod tests {
             listed(3, Some(Bytes::new())),
             listed(4, None),
         ];
-        let none = Separators::NONE;
+        let none = division(&[]);
         assert_eq!(rest.next(&none), Some((PartitionId(0), Bytes::new(), 100)));
         rest.add_page(Reply::Page { next: Bytes::new(), keys }, &none).expect("it is a page");
         let long = Bytes::from(vec![7; LONG_VALUES_BYTES_MAX - 1]);

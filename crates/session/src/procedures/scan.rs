@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::{Reply, ScanKey, SessionRequest};
 use bytes::Bytes;
-use zerohop_placement::PartitionCount;
+use zerohop_placement::Division;
 use zerohop_wire::ids::PartitionId;
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 
@@ -18,16 +18,16 @@ pub struct Scan {
     keyspace: Keyspace,
     prefix: Bytes,
     page_keys: u32,
-    partitions: PartitionCount,
+    division: Division,
     /// The remaining partitions with the scan cursor in each; the front is the next.
     left: VecDeque<(PartitionId, Bytes)>,
 }
 
 impl Scan {
     pub(crate) fn new(keyspace: Keyspace, prefix: Bytes) -> Self {
-        let partitions = keyspace.config().partitions;
-        let left = partitions.ids().map(|id| (id, Bytes::new())).collect();
-        Self { keyspace, prefix, page_keys: SCAN_PAGE_KEYS_MAX, partitions, left }
+        let division = keyspace.division().clone();
+        let left = division.partitions().map(|id| (id, Bytes::new())).collect();
+        Self { keyspace, prefix, page_keys: SCAN_PAGE_KEYS_MAX, division, left }
     }
 
     /// Sets the maximum number of keys of one page, 1 to 4,096.
@@ -41,7 +41,7 @@ impl Scan {
     pub async fn next_page(&mut self) -> Result<Option<Vec<ScanKey>>, Error> {
         while let Some((partition, cursor)) = self.left.front() {
             let (cursor, prefix) = (cursor.clone(), self.prefix.clone());
-            let (id, hash_range) = (self.keyspace.id(), (*partition, self.partitions));
+            let (id, hash_range) = (self.keyspace.id(), (*partition, self.division.count()));
             let client = self.keyspace.client().clone();
             let request =
                 SessionRequest::scan(id, hash_range, cursor, prefix, self.page_keys, client.limit_us());
@@ -49,8 +49,8 @@ impl Scan {
                 Ok(Reply::Page { next, keys }) => (next, keys),
                 Ok(_) => return Err(Error::Unexpected),
                 Err(error) => match error.split_into() {
-                    Some(partitions) => {
-                        self.continue_after_split(partitions);
+                    Some((_, division)) => {
+                        self.continue_after_split(division.clone());
                         continue;
                     }
                     None => return Err(error),
@@ -67,15 +67,17 @@ impl Scan {
         Ok(None)
     }
 
-    /// The keyspace was split. Each partition has become several, and each of these lists its keys in the order of the old partition.
-    fn continue_after_split(&mut self, partitions: PartitionCount) {
-        let each = partitions.get() / self.partitions.get();
-        let visited = if is_planted(Bug::ScanSkipsChildren) { 1 } else { each };
+    /// Partitions were split. Each has become several, and each of these lists its keys in the order of the old partition.
+    fn continue_after_split(&mut self, division: Division) {
         let children = |(partition, cursor): (PartitionId, Bytes)| {
+            let mut children = division.successors(partition, &self.division);
+            if is_planted(Bug::ScanSkipsChildren) {
+                children.truncate(1);
+            }
             let cursor = if is_planted(Bug::ScanCursorLost) { Bytes::new() } else { cursor };
-            (0..visited).map(move |n| (PartitionId(partition.0 * each + n), cursor.clone()))
+            children.into_iter().map(move |child| (child, cursor.clone()))
         };
         self.left = std::mem::take(&mut self.left).into_iter().flat_map(children).collect();
-        self.partitions = partitions;
+        self.division = division;
     }
 }

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use zerohop_base::time::Time;
-use zerohop_placement::{KeyspaceConfig, PartitionCount};
+use zerohop_placement::{Division, KeyspaceConfig, PartitionCount};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::KeyspaceId;
 
@@ -93,7 +93,8 @@ pub(super) fn handle_with(script: &Arc<Script>, blobs: BlobLimits) -> ClusterHan
 pub(super) fn keyspace(handle: &ClusterHandle) -> Keyspace {
     let mut config = KeyspaceConfig::new("k".parse().unwrap(), 7).fitted_to(1);
     config.partitions = PartitionCount::new(1).unwrap();
-    Keyspace::new(handle.clone(), KeyspaceLookup { id: KeyspaceId(1), config })
+    let division = Division::new(&config);
+    Keyspace::new(handle.clone(), KeyspaceLookup { id: KeyspaceId(1), config, division })
 }
 
 /// The output of a procedure that waits for nothing but the script.

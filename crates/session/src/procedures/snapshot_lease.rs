@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use zerohop_placement::PartitionCount;
+use zerohop_placement::{Division, PartitionCount};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SnapshotId, Timestamp};
 use zerohop_wire::limits::SNAPSHOT_AGE_MS_MAX;
@@ -29,7 +29,7 @@ pub(super) struct SnapshotLease {
     pub(super) client: ClusterHandle,
     pub(super) id: SnapshotId,
     pub(super) at: Timestamp,
-    pub(super) keyspaces: Vec<(KeyspaceId, PartitionCount)>,
+    pub(super) keyspaces: Vec<(KeyspaceId, Division)>,
     /// The partitions of the only keyspace; `None`: all of all keyspaces.
     some: Option<Vec<PartitionId>>,
     /// Maximum time of a request, in microseconds.
@@ -38,7 +38,7 @@ pub(super) struct SnapshotLease {
 
 impl SnapshotLease {
     /// A snapshot of keyspaces, which is not open yet.
-    pub(super) fn new(client: &ClusterHandle, mut keyspaces: Vec<(KeyspaceId, PartitionCount)>) -> Self {
+    pub(super) fn new(client: &ClusterHandle, mut keyspaces: Vec<(KeyspaceId, Division)>) -> Self {
         keyspaces.sort_unstable_by_key(|(id, _)| *id);
         keyspaces.dedup_by_key(|(id, _)| *id);
         let id = u128::from(client.random()) << 64 | u128::from(client.random());
@@ -68,10 +68,12 @@ impl SnapshotLease {
                 Err(error) => {
                     attempts += 1;
                     let may_follow = attempts < ATTEMPTS_MAX && self.some.is_none();
-                    let Some(partitions) = error.split_into().filter(|_| may_follow) else {
+                    let Some((keyspace, division)) = error.split_into().filter(|_| may_follow) else {
                         return Err(error);
                     };
-                    self.follow_split(partitions).await?;
+                    let present = self.keyspaces.iter_mut().find(|(id, _)| *id == keyspace);
+                    let (_, known) = present.ok_or(Error::Unexpected)?;
+                    known.clone_from(division);
                 }
             }
         };
@@ -82,30 +84,13 @@ impl SnapshotLease {
         Ok(at)
     }
 
-    /// One of the keyspaces has more partitions. The client queries each keyspace, because the error does not say which one was split.
-    async fn follow_split(&mut self, partitions: PartitionCount) -> Result<(), Error> {
-        for at in 0..self.keyspaces.len() {
-            let (id, before) = self.keyspaces[at];
-            if before >= partitions {
-                continue;
-            }
-            let limit_us = self.client.limit_us().min(1_000_000);
-            let query =
-                self.request_within(limit_us, (id, PartitionId(0), partitions), SnapshotQuery::Close)?;
-            if let Ok(Ok(_)) = self.client.submit(query).await {
-                self.keyspaces[at].1 = partitions;
-            }
-        }
-        Ok(())
-    }
-
     /// The partitions of the snapshot.
     fn places(&self) -> Vec<(KeyspaceId, PartitionId, PartitionCount)> {
-        let of = |(keyspace, partitions): &(KeyspaceId, PartitionCount)| {
-            let (keyspace, partitions) = (*keyspace, *partitions);
+        let of = |(keyspace, division): &(KeyspaceId, Division)| {
+            let (keyspace, partitions) = (*keyspace, division.count());
             let ids: Vec<PartitionId> = match &self.some {
                 Some(some) => some.clone(),
-                None => partitions.ids().collect(),
+                None => division.partitions().collect(),
             };
             ids.into_iter().map(move |partition| (keyspace, partition, partitions))
         };
@@ -226,7 +211,7 @@ impl StreamSnapshot {
     /// A partition does not reply soon, or has the maximum number of such snapshots; the keyspace has been split.
     pub(super) async fn open(
         client: &ClusterHandle,
-        keyspace: (KeyspaceId, PartitionCount),
+        keyspace: (KeyspaceId, Division),
         partitions: Vec<PartitionId>,
     ) -> Result<Self, Error> {
         let mut lease = SnapshotLease::new(client, vec![keyspace]);

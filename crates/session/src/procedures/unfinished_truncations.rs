@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
-use zerohop_placement::PartitionCount;
+use zerohop_placement::Division;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
@@ -14,13 +14,14 @@ use super::limits::BLOB_UNFINISHED_TRUNCATIONS_MAX;
 /// The partitions that have not listed all their chunks yet, each with the cursor of its next page.
 #[derive(Clone, Debug)]
 pub(super) struct ChunkWalk {
-    pub(super) partitions: PartitionCount,
+    pub(super) division: Division,
     pub(super) left: VecDeque<(PartitionId, Bytes)>,
 }
 
 impl ChunkWalk {
-    pub(super) fn new(partitions: PartitionCount) -> Self {
-        Self { partitions, left: partitions.ids().map(|id| (id, Bytes::new())).collect() }
+    pub(super) fn new(division: Division) -> Self {
+        let left = division.partitions().map(|id| (id, Bytes::new())).collect();
+        Self { division, left }
     }
 }
 

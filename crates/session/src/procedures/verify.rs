@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::{ComparedRange, Reply, SessionRequest};
 use bytes::Bytes;
-use zerohop_placement::PartitionCount;
+use zerohop_placement::Division;
 use zerohop_wire::ids::PartitionId;
 
 use super::cluster_handle::micros;
@@ -23,7 +23,7 @@ const WAIT: Duration = Duration::from_secs(6);
 #[derive(Debug)]
 pub struct Comparison {
     keyspace: Keyspace,
-    partitions: PartitionCount,
+    division: Division,
     /// The partitions that remain, each with the cursor at which to continue.
     left: VecDeque<(PartitionId, Bytes)>,
     /// The error of the last round, which the call reports after the results of the other partitions.
@@ -32,13 +32,9 @@ pub struct Comparison {
 
 impl Comparison {
     pub(crate) fn new(keyspace: Keyspace) -> Self {
-        let partitions = keyspace.config().partitions;
-        Self {
-            keyspace,
-            partitions,
-            left: partitions.ids().map(|id| (id, Bytes::new())).collect(),
-            failed: None,
-        }
+        let division = keyspace.division().clone();
+        let left = division.partitions().map(|id| (id, Bytes::new())).collect();
+        Self { keyspace, division, left, failed: None }
     }
 
     /// Compares the next hash ranges, of several partitions; `None` at the end. A member that differs has by then already started to install a new
@@ -59,7 +55,7 @@ impl Comparison {
             let limit_us = client.limit_us().saturating_add(micros(WAIT));
             let at_once = self.left.len().min(PARTITIONS_AT_ONCE);
             let request = |(partition, from): &(PartitionId, Bytes)| {
-                let hash_range = (*partition, self.partitions);
+                let hash_range = (*partition, self.division.count());
                 Ok(SessionRequest::compare(self.keyspace.id(), hash_range, from.clone(), limit_us))
             };
             let requests = self.left.iter().take(at_once).map(request).collect();
@@ -77,14 +73,14 @@ impl Comparison {
                     Err(error) => {
                         self.left.push_back((partition, from));
                         match error.split_into() {
-                            Some(partitions) => split = Some(partitions),
+                            Some((_, division)) => split = Some(division.clone()),
                             None => self.failed = Some(error),
                         }
                     }
                 }
             }
-            if let Some(partitions) = split {
-                self.begin_again(partitions);
+            if let Some(division) = split {
+                self.begin_again(division);
             }
             if !slices.is_empty() {
                 return Ok(Some(slices));
@@ -92,13 +88,14 @@ impl Comparison {
         }
     }
 
-    /// The keyspace was split: each remaining partition has become several.
-    fn begin_again(&mut self, partitions: PartitionCount) {
-        let each = partitions.get() / self.partitions.get();
-        let children = |(partition, _): (PartitionId, Bytes)| {
-            (0..each).map(move |n| (PartitionId(partition.0 * each + n), Bytes::new()))
+    /// Partitions were split: each that remains and has become several begins again.
+    fn begin_again(&mut self, division: Division) {
+        let children = |(partition, from): (PartitionId, Bytes)| {
+            let children = division.successors(partition, &self.division);
+            let from = if children[..] == [partition] { from } else { Bytes::new() };
+            children.into_iter().map(move |child| (child, from.clone()))
         };
         self.left = std::mem::take(&mut self.left).into_iter().flat_map(children).collect();
-        self.partitions = partitions;
+        self.division = division;
     }
 }

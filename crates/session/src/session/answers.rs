@@ -66,7 +66,7 @@ impl<T> OpenOperation<T> {
             Ok(outcome) => match (&self.request, self.stamp) {
                 (RequestKind::Point { what, .. }, Some(AssignedSequence { session, sequence, .. })) => {
                     match what {
-                        PointMessage::Stage => {
+                        PointMessage::StageItem | PointMessage::Stage => {
                             AnswerMeaning::Outcome(Ok(Reply::Staged(StageId { session, sequence })))
                         }
                         PointMessage::Transact => AnswerMeaning::Mismatched,

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use zerohop_placement::{ClusterMap, PartitionCount};
+use zerohop_placement::{ClusterMap, Division};
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{Message, Ping};
@@ -36,8 +36,8 @@ enum Destination {
     NoFreeConnection,
     /// No map can have it.
     Never(Failure<'static>),
-    /// In several partitions; the keyspace has this many.
-    Split(PartitionCount),
+    /// In several partitions of this division.
+    Split(Division),
 }
 
 impl<T> Session<T> {
@@ -59,8 +59,11 @@ impl<T> Session<T> {
             Destination::NoFreeConnection => {
                 self.operations.await_connection(handle);
             }
-            Destination::Split(partitions) => {
-                self.finish(now, handle, Err(SessionError::Split { partitions }), None);
+            Destination::Split(division) => {
+                let Some(keyspace) = self.operations.get(handle).map(|operation| operation.keyspace()) else {
+                    return;
+                };
+                self.finish(now, handle, Err(SessionError::Split { keyspace, division }), None);
             }
             Destination::Never(failure) => {
                 self.end_unanswered(
@@ -154,7 +157,7 @@ impl<T> Session<T> {
             MapPlace::Nowhere => return Destination::Nowhere,
             MapPlace::MissingKeyspace(keyspace) => return self.missing(now, handle, keyspace),
             MapPlace::Never(failure) => return Destination::Never(failure),
-            MapPlace::Split(partitions) => return Destination::Split(partitions),
+            MapPlace::Split(division) => return Destination::Split(division.clone()),
         };
         let connection = match self.connections.serving(primary) {
             Some(connection) => connection,
@@ -214,7 +217,8 @@ impl<T> Session<T> {
         }
         match self.mapping.map().keyspace_named(name).filter(|(_, found)| !found.is_dropping()) {
             Some((id, keyspace)) => {
-                let found = KeyspaceLookup { id, config: keyspace.config().clone() };
+                let (config, division) = (keyspace.config().clone(), keyspace.division().clone());
+                let found = KeyspaceLookup { id, config, division };
                 self.finish(now, handle, Ok(Reply::Keyspace(Box::new(found))), None);
             }
             None if self.map_is_newer_than(handle) => {
@@ -314,12 +318,13 @@ impl<T> Session<T> {
     fn follow_splits(&mut self, before: &ClusterMap) {
         for (keyspace, found) in self.mapping.map().keyspaces() {
             let Some(old) = before.keyspace(keyspace) else { continue };
-            if let Some(further) = found.splits().checked_sub(old.splits()).filter(|further| *further > 0) {
-                let open = self.operations.reassign(keyspace, found);
-                // They wait for room in the window of their new partition.
-                for handle in self.numbering.split(keyspace, further, &open) {
-                    self.operations.leave_window(handle);
-                }
+            if found.division() == old.division() {
+                continue;
+            }
+            let open = self.operations.reassign(keyspace, found);
+            // They wait for room in the window of their new partition.
+            for handle in self.numbering.split(keyspace, (old.division(), found.division()), &open) {
+                self.operations.leave_window(handle);
             }
         }
     }

@@ -1,9 +1,10 @@
 //! The map, and the requests for it: the session requests it at the start, applies the changes in redirects, and requests it again when a primary
 //! is unreachable.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
-use zerohop_placement::{ClusterMap, Group, Keyspace, MapDelta, NodeState, PartitionCount};
+use zerohop_placement::{ClusterMap, Division, Group, KeyOrder, Keyspace, MapDelta, NodeState};
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId};
 use zerohop_wire::messages::MapGet;
 use zerohop_wire::{Advice, BadRequestReason, Failure};
@@ -12,7 +13,7 @@ use crate::backoff::Jitter;
 use crate::error::{AttemptFailure, UnreachedPartition};
 use crate::limits::{MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, PAUSE_US_MAX, SILENT_US};
 use crate::operation::OpenOperation;
-use crate::request::{RequestKind, SnapshotTarget};
+use crate::request::{HashRange, RequestKind, SnapshotTarget};
 use crate::settings::SessionSettings;
 use crate::slots::Handle;
 use crate::timers::{Subject, Timers};
@@ -56,8 +57,32 @@ pub(super) enum MapPlace<'m> {
     MissingKeyspace(KeyspaceId),
     /// No map can have it.
     Never(Failure<'static>),
-    /// In several partitions; the keyspace has this many.
-    Split(PartitionCount),
+    /// In several partitions of this division.
+    Split(&'m Division),
+}
+
+/// Where a partition stands in the division of the map.
+enum Standing {
+    Present,
+    /// It was split.
+    Split,
+    /// The caller has a newer map.
+    Later,
+}
+
+/// In a hashed keyspace a number means another hash range after a split; in an ordered one no number is used again.
+fn standing(division: &Division, order: KeyOrder, (partition, of): HashRange) -> Standing {
+    match order {
+        KeyOrder::Hashed => match division.count().cmp(&of) {
+            Ordering::Greater => Standing::Split,
+            Ordering::Less => Standing::Later,
+            Ordering::Equal => Standing::Present,
+        },
+        KeyOrder::Ordered if division.position(partition).is_some() => Standing::Present,
+        KeyOrder::Ordered if !division.descendants(partition).is_empty() => Standing::Split,
+        KeyOrder::Ordered if division.count() >= of => Standing::Present,
+        KeyOrder::Ordered => Standing::Later,
+    }
 }
 
 impl Mapping {
@@ -142,14 +167,13 @@ impl Mapping {
             | RequestKind::Chunks { keyspace, hash_range: (partition, of), .. }
             | RequestKind::Compare { keyspace, hash_range: (partition, of), .. }
             | RequestKind::Snapshot { keyspace, to: SnapshotTarget::HashRange((partition, of)), .. } => {
-                match self.map.keyspace(*keyspace) {
-                    Some(found) if found.config().partitions > *of => {
-                        return MapPlace::Split(found.config().partitions);
-                    }
-                    // The caller has a newer map.
-                    Some(found) if found.config().partitions < *of => return MapPlace::Nowhere,
-                    Some(found) => (found, *partition),
-                    None => return MapPlace::MissingKeyspace(*keyspace),
+                let Some(found) = self.map.keyspace(*keyspace) else {
+                    return MapPlace::MissingKeyspace(*keyspace);
+                };
+                match standing(found.division(), found.config().order, (*partition, *of)) {
+                    Standing::Present => (found, *partition),
+                    Standing::Split => return MapPlace::Split(found.division()),
+                    Standing::Later => return MapPlace::Nowhere,
                 }
             }
             RequestKind::Admin { .. } => return MapPlace::Manager,

@@ -6,13 +6,14 @@
 //! write goes to a partition that has had no write for most of that time, the client therefore opens a newer session. So no write ends in the doubt
 //! that `SessionExpired` causes.
 //!
-//! After a split of a keyspace, a child partition has the session table of its parent, so numbers continue in each child. A write keeps the number
+//! After a split, a child partition has the session table of its parent, so numbers continue in each child. A write keeps the number
 //! under which it was sent, so that the partition that has done it recognizes it. Only the numbers of a child's own writes are open in its window.
 //! Numbers of writes to its sibling would hold back the child's lowest open number for no reason.
 
 use std::collections::BTreeMap;
 
 use zerohop_base::invariant::{BrokenInvariant, check_rules};
+use zerohop_placement::Division;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, Timestamp};
 use zerohop_wire::messages::{Message, SessionOpen, SessionOpened, Stamp};
 
@@ -36,7 +37,7 @@ pub(super) type PartitionPlace = (KeyspaceId, PartitionId);
 /// The session's numbers of writes.
 #[derive(Debug, Default)]
 pub(super) struct WriteNumbering {
-    windows: BTreeMap<KeyspaceId, Vec<SequenceWindow>>,
+    windows: BTreeMap<KeyspaceId, BTreeMap<PartitionId, SequenceWindow>>,
     issued: Option<IssuedSession>,
     /// The frame that requests a session, and when it is overdue.
     opening: Option<(Handle, Time)>,
@@ -170,27 +171,33 @@ impl WriteNumbering {
         }
     }
 
-    /// Splits the windows of a keyspace, each `further` times in two; `open` are the numbers that are open in each child. Returns the writes that
-    /// waited for room.
-    pub(super) fn split(&mut self, keyspace: KeyspaceId, further: u8, open: &OpenNumbers) -> Vec<Handle> {
+    /// Splits the windows of partitions that have become several; `open` are the numbers that are open in each child. Returns the writes that waited
+    /// for room.
+    pub(super) fn split(
+        &mut self,
+        keyspace: KeyspaceId,
+        (before, now): (&Division, &Division),
+        open: &OpenNumbers,
+    ) -> Vec<Handle> {
         let mut waiting: Vec<Handle> = Vec::new();
         let Some(windows) = self.windows.remove(&keyspace) else { return waiting };
-        let mut children = Vec::with_capacity(windows.len() << further);
-        for mut window in windows {
+        let mut divided = BTreeMap::new();
+        for (partition, mut window) in windows {
+            let children = now.successors(partition, before);
+            if children[..] == [partition] {
+                divided.insert(partition, window);
+                continue;
+            }
             waiting.extend(std::mem::take(&mut window.waiting_writes));
-            for _ in 0..1u32 << further {
-                let partition = PartitionId(children.len() as u32);
+            for partition in children {
                 let open = open.get(&partition).map_or(&[][..], Vec::as_slice);
                 let of_window = open.iter().filter(|(session, _)| *session == window.session);
                 let child = window.split(of_window.map(|(_, sequence)| *sequence));
-                children.push(if is_planted(Bug::NumbersRestartAfterSplit) {
-                    SequenceWindow::new()
-                } else {
-                    child
-                });
+                let restarts = is_planted(Bug::NumbersRestartAfterSplit);
+                divided.insert(partition, if restarts { SequenceWindow::new() } else { child });
             }
         }
-        self.windows.insert(keyspace, children);
+        self.windows.insert(keyspace, divided);
         waiting
     }
 
@@ -217,7 +224,7 @@ impl WriteNumbering {
     /// # Errors
     /// The broken invariant.
     pub(super) fn check_all<T>(&self, operations: &OperationTable<T>) -> Result<(), BrokenInvariant> {
-        let is_bounded = self.windows.values().flatten().all(SequenceWindow::is_bounded);
+        let is_bounded = self.windows.values().flat_map(BTreeMap::values).all(SequenceWindow::is_bounded);
         let has_open_number = operations.iter().all(|(_, operation)| self.has_open_number(operation));
         check_rules(
             SESSION,
@@ -232,19 +239,15 @@ impl WriteNumbering {
     fn has_open_number<T>(&self, operation: &OpenOperation<T>) -> bool {
         let Some((stamp, partition)) = operation.stamp.zip(operation.partition) else { return true };
         let windows = self.windows.get(&operation.keyspace());
-        let window = windows.and_then(|windows| windows.get(partition.0 as usize));
+        let window = windows.and_then(|windows| windows.get(&partition));
         window.is_some_and(|window| window.session != stamp.session || window.is_open(stamp.sequence))
     }
 
     /// The sequence window of a partition.
     pub(super) fn window(&mut self, (keyspace, partition): PartitionPlace) -> &mut SequenceWindow {
+        // Partitions come from the map, which limits their number. Numbers of regions may be far apart.
         let windows = self.windows.entry(keyspace).or_default();
-        let at = partition.0 as usize;
-        if at >= windows.len() {
-            // Partitions come from the map, which limits their number.
-            windows.resize_with(at + 1, SequenceWindow::new);
-        }
-        &mut windows[at]
+        windows.entry(partition).or_insert_with(SequenceWindow::new)
     }
 
     /// Makes sure that the partition's window has a session that the partition remembers. If the client must open one first, the result is `false`.

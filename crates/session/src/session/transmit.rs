@@ -140,7 +140,7 @@ impl<T> Transmitter<'_, T> {
             RequestKind::Point { what: PointMessage::Transact, bytes, .. } => {
                 Message::Transact(Transact { stamp, parts: bytes })
             }
-            RequestKind::Point { what: PointMessage::Stage, bytes, .. } => {
+            RequestKind::Point { what: PointMessage::StageItem | PointMessage::Stage, bytes, .. } => {
                 Message::Stage(StageBytes { stamp, piece: bytes })
             }
             RequestKind::Keyspace { .. } | RequestKind::Composite(_) => return Ok(()),

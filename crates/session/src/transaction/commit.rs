@@ -87,7 +87,7 @@ impl Commit {
                 self.abandon_plan();
                 self.plan = Some(plan);
                 self.phase = CommitPhase::Pieces(pieces.len());
-                if pieces.is_empty() { self.stage_lists() } else { stage(pieces) }
+                if pieces.is_empty() { self.stage_lists() } else { stage(pieces, PointMessage::StageItem) }
             }
             Err(PlanFailure::Keyspace(keyspace)) if is_newest => {
                 CompositeStep::End(Err(SessionError::Answer {
@@ -186,7 +186,7 @@ impl Commit {
     fn stage_lists(&mut self) -> CompositeStep {
         let lists = self.plan.as_ref().map(TransactionPlan::lists).unwrap_or_default();
         self.phase = CommitPhase::Lists(lists.len());
-        if lists.is_empty() { self.transact() } else { stage(lists) }
+        if lists.is_empty() { self.transact() } else { stage(lists, PointMessage::Stage) }
     }
 
     fn transact(&mut self) -> CompositeStep {
@@ -247,10 +247,10 @@ fn release(mut pieces: Vec<(RoutingKey, StageId)>) -> Vec<ItemRequest> {
     requests.map(request).collect()
 }
 
-fn stage(pieces: Vec<(RoutingKey, bytes::Bytes)>) -> CompositeStep {
+fn stage(pieces: Vec<(RoutingKey, bytes::Bytes)>, what: PointMessage) -> CompositeStep {
     let send = |((place, bytes), slot): ((RoutingKey, bytes::Bytes), u32)| {
         let RoutingKey { keyspace, point } = place;
-        let query = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
+        let query = RequestKind::Point { keyspace, point, what, bytes };
         ItemRequest { slot, operation: query, collecting: Coalescing::Never, wants_read_lock: false }
     };
     CompositeStep::Send(pieces.into_iter().zip(0..).map(send).collect())

@@ -4,7 +4,7 @@ use crate::invalid_transaction::InvalidTransaction;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use zerohop_placement::{ClusterMap, Durability as KeyspaceDurability, partition_of};
+use zerohop_placement::{ClusterMap, Durability as KeyspaceDurability};
 use zerohop_transaction::codec::{encode_items, encode_parts};
 use zerohop_transaction::limits::{
     EFFECT_BYTES_MAX, INLINE_BYTES_MAX, PARTICIPANTS_MAX, STAGED_PART_BYTES_MAX,
@@ -66,10 +66,9 @@ impl TransactionPlan {
             let found = map.keyspace(item.keyspace).filter(|found| !found.is_dropping());
             let found = found.ok_or(PlanFailure::Keyspace(item.keyspace))?;
             let config = found.config();
-            let cell = config.cell(item.key());
-            let partition = partition_of(cell, config.partitions);
-            // The first hash, or cell, of the partition's range; the wider shift avoids a special case for a keyspace of one partition.
-            let point = (u128::from(partition.0) << (64 - config.partitions.bits())) as u64;
+            let division = found.division();
+            let points = division.points(division.partition(item.key()));
+            let point = *points.expect("the division has the partition of each key").start();
             let part = TransactionPart {
                 routing_key: RoutingKey { keyspace: item.keyspace, point },
                 durability: match config.durability {
@@ -91,7 +90,8 @@ impl TransactionPlan {
             };
             planned.items.push(number);
             if let Items::Inline(sent) = &mut planned.part.items {
-                sent.push(TransactionItem { lock_key: cell, access: item.access, seen: item.seen, body });
+                let lock_key = config.hash_of(item.key());
+                sent.push(TransactionItem { lock_key, access: item.access, seen: item.seen, body });
             }
         }
         let parts: Vec<PlannedPart> = parts.into_values().collect();
@@ -311,12 +311,11 @@ mod tests {
         let regions: Vec<Vec<&str>> =
             plan.parts.iter().map(|part| part.items.iter().map(|item| keys[*item]).collect()).collect();
         assert_eq!(regions, [vec!["a", "aa"], vec!["b", "lz"], vec!["z", "m"]]);
-        let count = map.keyspace(KeyspaceId(2)).unwrap().config().partitions;
+        let division = map.keyspace(KeyspaceId(2)).unwrap().division();
         let mut lock_keys = Vec::new();
         for (part, number) in plan.parts.iter().zip(0..) {
-            assert_eq!(partition_of(part.part.routing_key.point, count).get(), number);
+            assert_eq!(division.partition_at(part.part.routing_key.point).get(), number);
             let Items::Inline(items) = &part.part.items else { panic!("nothing is staged") };
-            assert!(items.iter().all(|item| partition_of(item.lock_key, count).get() == number));
             lock_keys.extend(items.iter().map(|item| item.lock_key));
         }
         lock_keys.sort_unstable();

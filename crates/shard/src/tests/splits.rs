@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
-use zerohop_placement::{ClusterMap, Durability, MapChange, MapDelta, ReplicaGroup};
+use zerohop_placement::{ClusterMap, Durability, KeyOrder, MapChange, MapDelta, ReplicaGroup};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, RequestId, Sequence, SessionId, Timestamp};
 use zerohop_wire::messages::{self, Condition, Expiry, Increment, RecordWrite, Scan, Stamp};
 use zerohop_wire::{DecodeResult, Decoder, Envelope, Failure, Features, Message};
@@ -16,19 +16,42 @@ use zerohop_partition::Token;
 use zerohop_partition::{Program, Unit};
 
 const KEYS: u32 = 400;
+const ORDERS: [KeyOrder; 2] = [KeyOrder::Hashed, KeyOrder::Ordered];
 
 fn key(n: u32) -> String {
     format!("key {n}")
 }
 
+/// The keys at which regions of an ordered keyspace are split, one after the other.
+const SEPARATORS: [&str; 3] = ["key 2", "key 31", "key 1"];
+
+/// The next split of the keyspace: of all its partitions, or of one region.
 pub(super) fn split(map: &ClusterMap) -> MapDelta {
-    next(map, vec![MapChange::SplitKeyspace(KeyspaceId(2))])
+    let id = KeyspaceId(2);
+    let found = map.keyspace(id).expect("is there");
+    if found.config().order == KeyOrder::Hashed {
+        return next(map, vec![MapChange::SplitKeyspace(id)]);
+    }
+    let separator = SEPARATORS[found.division().separators().len()].as_bytes();
+    let region = found.partition(separator);
+    next(map, vec![MapChange::SplitRegion { keyspace: id, region, separator: separator.into(), share: 128 }])
 }
 
 /// A keyspace of four partitions with some records, half of which were overwritten many times.
 fn filled_bench(durability: Durability) -> InstanceBench {
+    filled_bench_of(KeyOrder::Hashed, durability)
+}
+
+/// The same; an ordered keyspace has one region.
+fn filled_bench_of(order: KeyOrder, durability: Durability) -> InstanceBench {
     let mut bench = InstanceBench::new();
-    let delta = create(bench.instance.map(), 2, "papers", durability);
+    let mut delta = create(bench.instance.map(), 2, "papers", durability);
+    if let [MapChange::CreateKeyspace { config, groups, .. }] = &mut delta.changes[..]
+        && order == KeyOrder::Ordered
+    {
+        *config = config.clone().ordered();
+        *groups = groups.iter().take(1).collect();
+    }
     bench.apply(&delta);
     for n in 0..KEYS {
         bench.store(2, &key(n), "old");
@@ -73,10 +96,11 @@ impl Program for Walk {
 
 /// The keys that a walk through all partitions returns. Counts and scans by request must agree.
 fn scanned(bench: &mut InstanceBench) -> Vec<String> {
-    let partitions = bench.instance.map().keyspace(KeyspaceId(2)).expect("is there").config().partitions;
+    let map = bench.instance.map().clone();
+    let division = map.keyspace(KeyspaceId(2)).expect("is there").division();
     let mut walk = Walk::default();
     let mut pages = 0;
-    for partition in partitions.ids() {
+    for partition in division.partitions() {
         let place = (KeyspaceId(2), partition);
         let to = Token { connection: 3, request: RequestId(1) };
         let mut reply = Vec::new();
@@ -123,8 +147,9 @@ fn engine_ids_are_unique_and_unchanged_without_splits() {
 
 #[test]
 fn split_keeps_every_record_exactly_once() {
-    for durability in [Durability::Sync, Durability::Interval { ms: 100 }, Durability::Memory] {
-        let mut bench = filled_bench(durability);
+    let durabilities = [Durability::Sync, Durability::Interval { ms: 100 }, Durability::Memory];
+    for (order, durability) in ORDERS.into_iter().flat_map(|order| durabilities.map(|one| (order, one))) {
+        let mut bench = filled_bench_of(order, durability);
         let delta = split(bench.instance.map());
         bench.apply(&delta);
         let early = bench.get(2, &key(1));
@@ -196,7 +221,11 @@ fn request_routed_by_newer_map_is_temporarily_refused_and_served_after_split() {
 
 #[test]
 fn split_survives_crash_and_continues_cleanup() {
-    let mut bench = filled_bench(Durability::Sync);
+    ORDERS.into_iter().for_each(split_survives_crash);
+}
+
+fn split_survives_crash(order: KeyOrder) {
+    let mut bench = filled_bench_of(order, Durability::Sync);
     let delta = split(bench.instance.map());
     bench.apply(&delta);
     run_until_idle(&mut bench);
@@ -214,8 +243,8 @@ fn split_survives_crash_and_continues_cleanup() {
 
 #[test]
 fn start_completes_split_after_crash_before_it() {
-    for splits in 1..3 {
-        let mut bench = filled_bench(Durability::Sync);
+    for (order, splits) in ORDERS.into_iter().flat_map(|order| [(order, 1), (order, 2), (order, 3)]) {
+        let mut bench = filled_bench_of(order, Durability::Sync);
         let mut map = ClusterMap::clone(bench.instance.map());
         for _ in 0..splits {
             map = map.apply(&split(&map)).expect("follows");

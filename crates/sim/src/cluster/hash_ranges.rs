@@ -6,10 +6,11 @@
 //! of the answering instance does not: it may be newer by the time the answer leaves.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
-use zerohop_placement::Keyspace;
+use zerohop_placement::{KeyOrder, Keyspace, KeyspaceConfig};
 use zerohop_shard::AnswerOrigin;
-use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 /// Number of hash ranges that are compared; keyspaces here never have more partitions.
 const SLICES: u32 = 256;
@@ -20,7 +21,26 @@ pub(super) struct HashRanges {
     levels: BTreeMap<KeyspaceId, Levels>,
     /// The last answer about a range of a keyspace: its epoch, and the instance.
     answered: BTreeMap<(KeyspaceId, u32), (PartitionEpoch, InstanceId)>,
+    /// The regions of ordered keyspaces that were ever observed, with their points, and the last answer about each.
+    regions: BTreeMap<(KeyspaceId, PartitionId), ObservedRegion>,
 }
+
+#[derive(Debug)]
+struct ObservedRegion {
+    points: RangeInclusive<u64>,
+    answered: Option<(PartitionEpoch, InstanceId)>,
+}
+
+/// The number of partitions that tells what the number of a partition means: in an ordered keyspace it always means the same.
+pub(super) fn partitions_named(config: &KeyspaceConfig) -> u32 {
+    match config.order {
+        KeyOrder::Hashed => config.partitions.get(),
+        KeyOrder::Ordered => ORDERED,
+    }
+}
+
+/// Of a hashed keyspace there is at least one.
+const ORDERED: u32 = 0;
 
 /// The number of partitions of a keyspace from each epoch on; `None` in epochs between two maps
 /// that were observed.
@@ -39,8 +59,14 @@ impl HashRanges {
         let epochs = |keyspace: &Keyspace| -> Vec<PartitionEpoch> {
             keyspace.groups().map(|(_, group)| group.epoch).collect()
         };
-        let count = now.config().partitions.get();
-        if before.is_some_and(|before| before.config().partitions.get() == count) {
+        let count = partitions_named(now.config());
+        if count == ORDERED {
+            for region in now.division().partitions() {
+                let Some(points) = now.division().points(region) else { continue };
+                self.regions.entry((id, region)).or_insert(ObservedRegion { points, answered: None });
+            }
+        }
+        if before.is_some_and(|before| partitions_named(before.config()) == count) {
             return;
         }
         let last = before.and_then(|before| epochs(before).into_iter().max());
@@ -66,6 +92,9 @@ impl HashRanges {
         instance: InstanceId,
     ) -> Result<(), (PartitionEpoch, InstanceId)> {
         let Some(partitions) = self.partitions_in(place.keyspace, place.epoch) else { return Ok(()) };
+        if partitions == ORDERED {
+            return self.region_answers(place, instance);
+        }
         let each = SLICES / partitions.min(SLICES);
         for hash_range in place.partition.0 * each..(place.partition.0 + 1) * each {
             let newest = self.answered.entry((place.keyspace, hash_range)).or_insert((place.epoch, instance));
@@ -79,10 +108,38 @@ impl HashRanges {
     }
 }
 
+impl HashRanges {
+    /// The regions that share points with this one are itself, its ancestors and its descendants. The epochs of the latter are higher.
+    fn region_answers(
+        &mut self,
+        place: AnswerOrigin,
+        instance: InstanceId,
+    ) -> Result<(), (PartitionEpoch, InstanceId)> {
+        let key = (place.keyspace, place.partition);
+        let Some(points) = self.regions.get(&key).map(|region| region.points.clone()) else { return Ok(()) };
+        let of_keyspace = self.regions.range((place.keyspace, PartitionId(0))..);
+        let of_keyspace = of_keyspace.take_while(|((keyspace, _), _)| *keyspace == place.keyspace);
+        let meets = |region: &ObservedRegion| {
+            region.points.start() <= points.end() && points.start() <= region.points.end()
+        };
+        let later = of_keyspace
+            .filter(|(_, region)| meets(region))
+            .filter_map(|(_, region)| region.answered)
+            .find(|(epoch, other)| *epoch > place.epoch && *other != instance);
+        if let Some(later) = later {
+            return Err(later);
+        }
+        if let Some(region) = self.regions.get_mut(&key)
+            && region.answered.is_none_or(|(epoch, _)| epoch < place.epoch)
+        {
+            region.answered = Some((place.epoch, instance));
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use zerohop_wire::ids::PartitionId;
-
     use super::*;
 
     const KEYSPACE: KeyspaceId = KeyspaceId(7);
@@ -101,7 +158,7 @@ mod tests {
             level(9, None),
             level(12, Some(8)),
         ]);
-        HashRanges { levels: [(KEYSPACE, levels)].into(), answered: BTreeMap::new() }
+        HashRanges { levels: [(KEYSPACE, levels)].into(), ..HashRanges::default() }
     }
 
     fn place(partition: u32, epoch: u64) -> AnswerOrigin {

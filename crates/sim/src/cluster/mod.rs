@@ -43,6 +43,7 @@ mod record;
 mod recovery;
 mod redis;
 mod redis_turn;
+mod region_splits;
 mod reported_logs;
 mod restarts;
 mod running_transaction;
@@ -92,6 +93,7 @@ use host::{ClusterHost, manager_address};
 use operator::Operator;
 use peers::Peers;
 use redis::{RedisEvent, RedisWorld};
+use region_splits::RegionSplits;
 use scans::Scans;
 use scenario::ClusterScenario;
 pub use scenario::{Limits, ScenarioDraws, scenario_draws};
@@ -187,6 +189,7 @@ pub(crate) struct SimulatedCluster {
     redis: RedisWorld,
     streams: Streams,
     operator: Operator,
+    region_splits: RegionSplits,
     watch: ClusterWatch,
     /// Calls of which a copy of a frame may still take effect.
     calls_with_late_copy: BTreeSet<usize>,
@@ -275,6 +278,7 @@ impl SimulatedCluster {
             compares: Compares::new(streams.workload.fork(3)),
             scans: Scans::new(streams.workload.fork(4)),
             redis: RedisWorld::new(streams.workload.fork(5), &scenario),
+            region_splits: RegionSplits::new(streams.workload.fork(6)),
             streams,
             operator: Operator::default(),
             watch: ClusterWatch::default(),

@@ -77,6 +77,11 @@ impl SimulatedCluster {
         if missing.is_none() && self.operate_redis(&map) {
             return;
         }
+        if missing.is_none()
+            && let Some(split) = self.draw_region_split(&map)
+        {
+            return self.send_control_command(split);
+        }
         if let Some(managers) = self.operator.managers.clone() {
             let command = ControlCommand::SetManagers(managers);
             if self.operator.pending_commands.values().all(|requested| *requested != command) {
@@ -324,7 +329,9 @@ impl SimulatedCluster {
         {
             self.operator.managers = None;
         }
-        if matches!(command, ControlCommand::SplitKeyspace(_)) && result.is_err() {
+        if matches!(command, ControlCommand::SplitKeyspace(_) | ControlCommand::SplitRegion(_))
+            && result.is_err()
+        {
             self.coverage.splits_refused += 1;
         }
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use zerohop_base::random::Random;
-use zerohop_placement::{KeyOrder, PartitionCount, Separators};
+use zerohop_placement::{KeyOrder, Separators};
 use zerohop_session::procedures::{ClusterHandle, ProcedureSettings};
 use zerohop_session::procedures::{Error, Keyspace, RangeScan, Scan as KeyScan};
 use zerohop_session::{Coalescing, ScanKey};
@@ -309,8 +309,7 @@ impl SimulatedCluster {
     /// The primaries of all partitions of a keyspace, by the newest map.
     fn primaries_of(&self, keyspace: KeyspaceId) -> Vec<Option<InstanceId>> {
         let Some(known) = self.watch.map.keyspace(keyspace) else { return Vec::new() };
-        let partitions: PartitionCount = known.config().partitions;
-        partitions.ids().map(|id| known.group(id).map(|group| group.primary)).collect()
+        known.groups().map(|(_, group)| Some(group.primary)).collect()
     }
 
     /// Adds what the scans have reported in this turn of a client to the history.

@@ -60,6 +60,11 @@ const SEPARATORS_OF_TRANSACTIONS: [&[&[u8]]; 4] = [
     &[b"Cell", b"List-0\0", b"Register", b"\xFFzhbblob-1"],
 ];
 
+/// The keys at which regions are split: all of these.
+pub(super) fn region_keys() -> Vec<&'static [u8]> {
+    SEPARATORS.iter().chain(&SEPARATORS_OF_TRANSACTIONS).flat_map(|keys| keys.iter().copied()).collect()
+}
+
 /// The stream that draws whether clients truncate the plain blob in steps, for the same reason.
 const TRUNCATIONS_FORK: u64 = 51_953;
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use zerohop_engine::EngineOptions;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_partition::Token;
-use zerohop_placement::{MapDelta, MapHistory};
+use zerohop_placement::{KeyOrder, MapDelta, MapHistory};
 use zerohop_replication as replica;
 use zerohop_shard::{ClockReading, Identity, Instance, InstanceOpenError, InstanceOptions, OpenReport};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Timestamp};
@@ -407,9 +407,10 @@ impl ClusterSlot {
     }
 }
 
-/// The number of partitions of each keyspace, by the map of an instance.
+/// The number of partitions of each hashed keyspace, by the map of an instance: another number means other partitions of the same numbers.
 fn partitions_of(instance: &Instance<SimulatedDisk>) -> BTreeMap<KeyspaceId, u32> {
-    instance.map().keyspaces().map(|(id, found)| (id, found.config().partitions.get())).collect()
+    let hashed = instance.map().keyspaces().filter(|(_, found)| found.config().order == KeyOrder::Hashed);
+    hashed.map(|(id, found)| (id, found.config().partitions.get())).collect()
 }
 
 /// The epoch of a member, and whether it is the primary.

@@ -10,14 +10,15 @@ use std::sync::Arc;
 
 use zerohop_base::time::Time;
 use zerohop_placement::{
-    ClusterMap, Durability, Group, GroupState, KeyspaceConfig, MapChange, MapDelta, NodeState,
+    ClusterMap, Division, Durability, Group, GroupState, KeyOrder, KeyspaceConfig, MapChange, MapDelta,
+    NodeState,
 };
 use zerohop_shard::AnswerOrigin;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
 use super::SimulatedCluster;
 use super::committed_entries::{AgreedEntries, AppliedEntries, MemberLog, PartitionKey, is_replicated};
-use super::hash_ranges::HashRanges;
+use super::hash_ranges::{HashRanges, partitions_named};
 use super::maps::Maps;
 use super::node_end::NodeEnd;
 use super::recovery::{Holder, ProcessExit, RecoveryVerdict, check_chosen_log};
@@ -56,6 +57,7 @@ struct KeyspaceModel {
     history: KeyspaceHistory,
     /// With the highest number of partitions so far.
     config: KeyspaceConfig,
+    division: Division,
     /// The replicas that had all acknowledged writes, in the last group of each partition that did
     /// not recover.
     holders: BTreeMap<PartitionId, Vec<(InstanceId, Incarnation)>>,
@@ -123,15 +125,21 @@ impl ClusterWatch {
     pub(super) fn add_to_history(&mut self, history: &mut RunHistory) {
         for call in &mut history.calls {
             if let Some(known) = self.keyspaces.get(&call.keyspace) {
-                call.partition = known.config.partition(&call.operation.key);
+                call.partition = known.division.partition(&call.operation.key);
             }
         }
         for mut loss in std::mem::take(&mut self.losses) {
             let Some(known) = self.keyspaces.get(&loss.keyspace) else { continue };
             let finest = known.config.partitions.get();
-            let each = finest / loss.partitions;
-            for partition in loss.partition.0 * each..(loss.partition.0 + 1) * each {
-                (loss.partition, loss.partitions) = (PartitionId(partition), finest);
+            let parts: Vec<PartitionId> = match known.config.order {
+                KeyOrder::Hashed => {
+                    let each = finest / loss.partitions;
+                    (loss.partition.0 * each..(loss.partition.0 + 1) * each).map(PartitionId).collect()
+                }
+                KeyOrder::Ordered => known.division.successors(loss.partition, &known.division),
+            };
+            for partition in parts {
+                (loss.partition, loss.partitions) = (partition, finest);
                 history.losses.push(loss);
             }
         }
@@ -287,7 +295,7 @@ impl SimulatedCluster {
         let before = std::mem::replace(&mut self.watch.map, Arc::clone(&map));
         self.trace.record(now, format_args!("MAP {}: {:?}", map.epoch(), delta.map(|delta| &delta.changes)));
         for change in delta.iter().flat_map(|delta| &delta.changes) {
-            if let MapChange::SplitKeyspace(_) = change {
+            if let MapChange::SplitKeyspace(_) | MapChange::SplitRegion { .. } = change {
                 self.coverage.splits += 1;
                 self.draw_split_fault();
             }
@@ -307,16 +315,20 @@ impl SimulatedCluster {
                     dropped: None,
                 },
                 config: keyspace.config().clone(),
+                division: keyspace.division().clone(),
                 holders: BTreeMap::new(),
             });
             self.watch.hash_ranges.see(id, before.keyspace(id), keyspace);
             if keyspace.config().partitions > known.config.partitions {
                 known.config = keyspace.config().clone();
-                known.holders.clear();
+                known.division = keyspace.division().clone();
+                // A region has its number for itself.
+                if known.config.order == KeyOrder::Hashed {
+                    known.holders.clear();
+                }
             }
             for (partition, group) in keyspace.groups() {
-                let old =
-                    before.keyspace(id).filter(|old| old.config().partitions == keyspace.config().partitions);
+                let old = before.keyspace(id).filter(|old| old.splits() == keyspace.splits());
                 let old = old.and_then(|old| old.group(partition));
                 self.see_group(&before, (id, partition), old, group);
             }
@@ -414,7 +426,7 @@ impl SimulatedCluster {
         let Some(known) = self.watch.keyspaces.get(&keyspace) else { return };
         let holders = known.holders.get(&partition).cloned().unwrap_or_default();
         let durability = known.history.durability_at(now);
-        let partitions = known.config.partitions.get();
+        let partitions = partitions_named(&known.config);
         let in_sync: Vec<InstanceId> = holders.iter().map(|(instance, _)| *instance).collect();
         let is_whole = holders.iter().any(|holder| holder.0 == chosen && self.may_be_whole(*holder));
         let holders: Vec<Holder> = holders.iter().map(|holder| self.holder(*holder)).collect();

@@ -141,7 +141,7 @@ const OTHERS: [Row; 75] = [
     (BugPlace::Session(session::Bug::RangeEndsAtRegion), &[24, 27]),
     (BugPlace::Session(session::Bug::ReverseLeavesRegionEarly), &[27, 32, 36]),
     (BugPlace::Session(session::Bug::SeparatorSkipped), &[27, 36]),
-    (BugPlace::Partition(partition::Bug::RegionIntentsByHash), &[29, 43, 45]),
+    (BugPlace::Partition(partition::Bug::RegionEndIgnored), &[29, 43, 45]),
 ];
 
 impl BugPlace {
@@ -158,7 +158,7 @@ impl BugPlace {
             BugPlace::Session(bug) if session::Bug::OF_REGIONS.contains(&bug) => {
                 scenario_draws(seed).has_regions
             }
-            BugPlace::Partition(partition::Bug::RegionIntentsByHash) => {
+            BugPlace::Partition(partition::Bug::RegionEndIgnored) => {
                 scenario_draws(seed).has_regions_of_transactions
             }
             BugPlace::Partition(bug) if partition::Bug::OF_RANGES.contains(&bug) => {
@@ -207,8 +207,7 @@ impl BugPlace {
         let partitions = partitions.chain(partition::Bug::OF_RANGES).chain(partition::Bug::OF_CLUSTERS);
         let controls = control::Bug::OF_MANAGERS.into_iter().chain(control::Bug::OF_AGENTS);
         let controls = controls.chain(control::Bug::OF_RECOVERIES);
-        let partitions =
-            partitions.chain([partition::Bug::BrokenServesOn, partition::Bug::RegionIntentsByHash]);
+        let partitions = partitions.chain([partition::Bug::BrokenServesOn, partition::Bug::RegionEndIgnored]);
         let mut all: Vec<BugPlace> = partitions.map(BugPlace::Partition).collect();
         all.extend(controls.chain([control::Bug::VoteNotSynced]).map(BugPlace::Control));
         all.extend(engine::Bug::ALL.into_iter().chain(engine::Bug::OF_WALKS).map(BugPlace::Engine));

@@ -156,7 +156,7 @@ mod tests {
         for (index, entry) in (1..).zip([stage, prepare(1), prepare(2)]) {
             assert!(state.apply(LogIndex(index), &entry).is_none());
         }
-        let mut one = Transactions::new(Time(1), HERE, PartitionEpoch(1), state);
+        let mut one = Transactions::new(Time(1), (HERE, None), PartitionEpoch(1), state);
         let arrival = one.intents.queue(QueueEntry::Chain(id(3)), vec![(1, Access::Write)]);
         let routing_key = RoutingKey { keyspace: KeyspaceId(1), point: 0 };
         let floor = DecisionFloor { hash_range: HERE, index: LogIndex(1) };

@@ -11,6 +11,7 @@ mod participant;
 mod read_locks;
 mod reads;
 mod recovery;
+mod region_lock;
 mod staging;
 mod timers;
 
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, SessionId, Timestamp};
+use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, PartitionId, SessionId, Timestamp};
 
 use crate::effect::{Ticket, TransactionEffect};
 use crate::entry::TransactionEntry;
@@ -42,6 +43,8 @@ use decision_notices::DecisionNotice;
 #[derive(Debug)]
 pub struct Transactions {
     hash_range: KeyspaceRange,
+    /// The region, in an ordered keyspace.
+    region: Option<PartitionId>,
     epoch: PartitionEpoch,
     /// Number of attempts in this epoch.
     attempts: u64,
@@ -189,17 +192,20 @@ struct ParticipantRequirements<'p> {
 }
 
 impl Transactions {
+    /// `region` is the number of the partition in an ordered keyspace, where lock keys are no points.
+    ///
     /// Made by a primary, once the mark of its epoch is committed: `state` is that of all entries up to it. Holds the
     /// intents of all prepared transactions, and continues to send decisions.
     #[must_use]
     pub fn new(
         now: Time,
-        hash_range: KeyspaceRange,
+        (hash_range, region): (KeyspaceRange, Option<PartitionId>),
         epoch: PartitionEpoch,
         state: ParticipantState,
     ) -> Transactions {
         let mut one = Transactions {
             hash_range,
+            region,
             epoch,
             attempts: 0,
             intents: Intents::default(),

@@ -202,7 +202,7 @@ impl Transactions {
             routing_key: part.routing_key,
             durability,
             proposal,
-            locks: needs.locks,
+            locks: self.logged(needs.locks),
             pinned: needs.pinned,
             effect,
             result,

@@ -9,7 +9,6 @@ use crate::effect::TransactionEffect;
 use crate::entry::TransactionEntry;
 use crate::host::{PartitionHost, SessionKnowledge};
 use crate::id::{Attempt, DecisionFloor, Durability, RoutingKey, TransactionId};
-use crate::intents::Locks;
 use crate::item::Access;
 use crate::limits::{
     CLEANUP_QUERY_US, FLOORS_MAX, RELEASING_MAX, REQUESTERS_MAX, RESEND_US, STAGED_US_MAX, STATUS_QUERY_US,
@@ -28,17 +27,14 @@ impl Transactions {
                 holder: self.intents.acquire(self.own_of(&prepared.locks), prepared.proposal),
                 attempt: prepared.attempt,
                 routing_key: prepared.routing_key,
-                is_whole: prepared
-                    .locks
-                    .iter()
-                    .all(|(lock_key, _)| self.hash_range.contains_lock_key(*lock_key)),
+                is_whole: self.has_all(&prepared.locks),
                 durability: prepared.durability,
                 proposal: prepared.proposal,
                 result: prepared.result.clone(),
                 pinned: prepared.pinned.clone(),
                 stage: HoldStage::Prepared(prepared.index),
-                has_transform: prepared
-                    .locks
+                has_transform: self
+                    .own_of(&prepared.locks)
                     .iter()
                     .any(|(_, access)| matches!(access, Access::Transform(_))),
                 onward: None,
@@ -63,11 +59,6 @@ impl Transactions {
         for id in self.state.staged.keys() {
             self.expire_at.insert(*id, now.after_us(STAGED_US_MAX));
         }
-    }
-
-    /// The own ones of the locks that were acquired before this partition was split off from a larger slice.
-    fn own_of(&self, locks: &Locks) -> Locks {
-        locks.iter().copied().filter(|(lock_key, _)| self.hash_range.contains_lock_key(*lock_key)).collect()
     }
 
     /// Remembers a coordinator's floor, until it is logged.

@@ -76,8 +76,12 @@ struct SinglePrimary {
 
 impl SinglePrimary {
     fn of(place: RoutingKey) -> SinglePrimary {
-        let transactions =
-            Transactions::new(Time(0), hash_range(place), PartitionEpoch(1), ParticipantState::default());
+        let transactions = Transactions::new(
+            Time(0),
+            (hash_range(place), None),
+            PartitionEpoch(1),
+            ParticipantState::default(),
+        );
         SinglePrimary {
             transactions,
             host: ClockOnlyHost::default(),

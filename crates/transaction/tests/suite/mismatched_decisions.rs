@@ -81,7 +81,7 @@ impl ParticipantBench {
     fn new() -> ParticipantBench {
         let hash_range = KeyspaceRange { keyspace: KeyspaceId(1), first: 0, last: u64::MAX };
         let transactions =
-            Transactions::new(Time(0), hash_range, PartitionEpoch(1), ParticipantState::default());
+            Transactions::new(Time(0), (hash_range, None), PartitionEpoch(1), ParticipantState::default());
         ParticipantBench { transactions, host: EmptyHost::default(), index: 0, effects: Vec::new() }
     }
 

@@ -33,6 +33,11 @@ fn requests_and_answers_read_back() {
             keep_damaged: None,
         }),
         AdminQuestion::AcknowledgeLosses(LossesAcknowledge { keyspace: "papers".into(), map_epoch: 9 }),
+        AdminQuestion::SplitRegion(RegionSplit {
+            keyspace: "papers".into(),
+            separator: b"m".to_vec(),
+            share: Some(1),
+        }),
         AdminQuestion::PutToken(TokenPut {
             id: 7,
             name: "robot".into(),

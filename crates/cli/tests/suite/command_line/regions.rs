@@ -1,4 +1,4 @@
-//! Ordered keyspaces of several regions, which are given at their creation.
+//! Ordered keyspaces of several regions, which are given at their creation and split later.
 
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
@@ -99,7 +99,18 @@ fn invalid_separators_and_splits_are_refused() {
     assert!(code(&hashed) == 2 && stderr(&hashed).contains("--ordered"), "{hashed:?}");
     create(&cluster, &[]);
     let split = cluster.run(&["keyspace", "split", "events"]);
-    assert!(code(&split) == 3 && stderr(&split).contains("regions cannot be split so far"), "{split:?}");
+    assert!(code(&split) == 3 && stderr(&split).contains("region split NAME --at"), "{split:?}");
+    let regions = |arguments: &[&str]| cluster.run(&[&["region", "split"], arguments].concat());
+    for (arguments, expected, word) in [
+        (&["default", "--at", "a"][..], 3, "is hashed and has no regions"),
+        (&["nothing", "--at", "a"], 3, "no keyspace"),
+        (&["events", "--at", ""], 2, "separator 1 is empty"),
+        (&["events", "--at", &long], 2, "257 bytes"),
+        (&["events"], 2, "--at"),
+    ] {
+        let refused = regions(arguments);
+        assert!(code(&refused) == expected && stderr(&refused).contains(word), "{word}: {refused:?}");
+    }
 }
 
 #[tokio::test]
@@ -110,7 +121,7 @@ async fn transactions_and_snapshots_have_keys_of_several_regions() {
     let events = client.keyspace("events").await.unwrap();
     let keys = [key(1, 1), key(4, 7), key(12, 30), "z".to_owned()];
     let partitions: Vec<u32> =
-        keys.iter().map(|key| events.config().partition(key.as_bytes()).get()).collect();
+        keys.iter().map(|key| events.division().partition(key.as_bytes()).get()).collect();
     assert_eq!(partitions, [0, 2, 4, 5]);
     for round in 0..20_u32 {
         let transaction = client.begin();
@@ -136,4 +147,35 @@ async fn transactions_and_snapshots_have_keys_of_several_regions() {
     assert_eq!(events.scan_range::<&str>(..).next_page().await.unwrap(), None);
     snapshot.close().await.unwrap();
     assert_eq!(scan(&cluster, &[]), [""; 0]);
+}
+
+#[test]
+fn region_is_split_in_use_and_after_a_kill() {
+    let folder = crate::support::folder();
+    let up = || ServingProgram::up(&["--data", folder.path().to_str().unwrap(), "--instances", "3"]);
+    let cluster = up();
+    create(&cluster, &["--durability", "sync"]);
+    insert_events(&cluster);
+    // At a key, between two keys, where a region begins already, and within a region that was just split.
+    cluster.ok(&["region", "split", "events", "--at", "2026-07-07,2026-09,2026-11,2026-08"]);
+    check_events(&cluster);
+    let listed = cluster.list(&["region", "list", "events"]);
+    let of = |field: &str| -> Vec<_> {
+        listed.as_array().unwrap().iter().map(|line| line[field].clone()).collect()
+    };
+    assert_eq!(of("region"), [0, 1, 2, 6, 10, 11, 9, 4, 5], "{listed}");
+    let from = of("from");
+    assert_eq!((&from[0], &from[4]["key"]), (&json!(null), &json!("2026-07-07")), "{listed}");
+    assert_eq!(of("to")[..8], from[1..], "each region ends where the next one begins");
+    let table = cluster.ok(&["region", "list", "events"]);
+    assert!(table.contains("\"2026-08\"\t\"2026-09\""), "{table}");
+    kill_process(cluster.node_pid(), Signal::KILL).unwrap();
+    drop(cluster);
+    let cluster = up();
+    check_events(&cluster);
+    assert_eq!(cluster.list(&["region", "list", "events"]).as_array().unwrap().len(), 9);
+    cluster.ok(&["region", "split", "events", "--at", "2026-02"]);
+    check_events(&cluster);
+    let places = cluster.list(&["partition", "list", "events"]);
+    assert_eq!(places.as_array().unwrap().len(), 10);
 }

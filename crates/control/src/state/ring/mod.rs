@@ -89,9 +89,9 @@ impl Ring {
         let copies = partitions * self.points.len().min(usize::from(config.replicas)) as u128;
         let mut primaries = Vec::new();
         let (mut at, mut passed) = (0, 0u128);
-        for partition in config.partitions.ids() {
+        for position in 0..partitions {
             // The point at this partition's place in the sum of all weights.
-            let place = u128::from(partition.get()) * total / partitions;
+            let place = position * total / partitions;
             while passed + u128::from(self.points[at].weight) <= place {
                 passed += u128::from(self.points[at].weight);
                 at += 1;

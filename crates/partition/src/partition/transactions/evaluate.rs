@@ -123,7 +123,7 @@ fn run<D: Disk>(
         let is_fitting = unit.engine.check_file_size(handle, bytes.len() as u64 + ENTRY_ROOM_BYTES);
         is_fitting.map_err(|error| refuse(reason_of(&failure_of(&error))))?;
         let operation = operation(&bytes).ok_or(refuse(Reason::Malformed))?;
-        if hash_range.cell(operation.key()) != item.lock_key || item.access != Access::of(&operation) {
+        if hash_range.lock_key(operation.key()) != item.lock_key || item.access != Access::of(&operation) {
             return Err(refuse(Reason::Malformed));
         }
         if !hash_range.owns(operation.key()) {

@@ -127,8 +127,12 @@ impl Partition {
         // Attempts are numbered under this value. It is above those of all earlier primaries, also of this epoch before a
         // restart.
         let epoch = PartitionEpoch(self.clock.next().0);
-        let transactions =
-            Transactions::new(self.transactions_now(), hash_range.keyspace_range(), epoch, state);
+        let transactions = Transactions::new(
+            self.transactions_now(),
+            (hash_range.keyspace_range(), hash_range.region()),
+            epoch,
+            state,
+        );
         self.transacting = Some(Box::new(PrimaryTransactions {
             transactions,
             committed: VecDeque::new(),

@@ -40,7 +40,7 @@ struct ChunkList<'b> {
 impl<'b> ChunkLister<'b> {
     /// `contents` is the name in the keys of the chunks.
     pub(crate) fn new(blob: &'b Blob<'b>, contents: Bytes, numbers: (u64, u64)) -> Self {
-        let walk = ChunkWalk::new(blob.keyspace.config().partitions);
+        let walk = ChunkWalk::new(blob.keyspace.division().clone());
         Self { list: ChunkList { blob, contents, numbers }, walk }
     }
 
@@ -63,7 +63,7 @@ impl ChunkList<'_> {
             let (token, page) = oneshot::channel();
             let request = SessionRequest::chunks(
                 blob.keyspace.id(),
-                (*partition, walk.partitions),
+                (*partition, walk.division.count()),
                 (cursor.clone(), self.contents.clone()),
                 self.numbers,
                 BLOB_LISTED_CHUNKS,
@@ -88,9 +88,9 @@ impl ChunkList<'_> {
                 Ok(_) => return Err(Error::Unexpected),
                 Err(reason) => {
                     let error = Error::about(&blob.name, reason);
-                    let Some(partitions) = error.split_into() else { return Err(error) };
+                    let Some((_, division)) = error.split_into() else { return Err(error) };
                     // The keyspace was split. The cursors of several counts of partitions would have to be kept apart.
-                    *walk = ChunkWalk::new(partitions);
+                    *walk = ChunkWalk::new(division.clone());
                     return Ok(Some(found));
                 }
             }
@@ -177,14 +177,14 @@ impl<'b> BlobChunks<'b> {
             contents: Bytes::copy_from_slice(self.header.contents_name(&self.blob.name)),
             numbers: (first.max(CHUNKS_LISTED_FROM), end),
         };
-        let partitions = self.blob.keyspace.config().partitions;
+        let division = self.blob.keyspace.division();
         loop {
             while !progress.listed.is_empty() {
                 let left = progress.listed.len().saturating_sub(BLOB_TRUNCATES_PARALLEL as usize);
                 self.change_each(progress.listed[left..].iter().copied(), &change).await?;
                 progress.listed.truncate(left);
             }
-            let walk = progress.walk.get_or_insert_with(|| ChunkWalk::new(partitions));
+            let walk = progress.walk.get_or_insert_with(|| ChunkWalk::new(division.clone()));
             match list.next_page(walk).await? {
                 Some(page) => progress.listed = page,
                 None => return Ok(()),

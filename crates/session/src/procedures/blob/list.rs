@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, VecDeque};
 use crate::{Reply, SessionError as Reason, SessionRequest};
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use zerohop_placement::PartitionCount;
+use zerohop_placement::Division;
 use zerohop_wire::ids::PartitionId;
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 
@@ -43,7 +43,7 @@ pub struct BlobList<'a> {
 /// The merge of the names of all partitions into one order.
 #[derive(Debug)]
 struct Merge {
-    partitions: PartitionCount,
+    division: Division,
     /// The last name that was output; if the merge starts again, it continues after this name.
     last: Bytes,
     page_queues: Vec<PartitionNames>,
@@ -66,7 +66,7 @@ struct PartitionNames {
 
 impl<'a> BlobList<'a> {
     pub(super) fn new(keyspace: &'a Keyspace, prefix: Bytes) -> Self {
-        let merge = Merge::new(keyspace.config().partitions, Bytes::new());
+        let merge = Merge::new(keyspace.division().clone(), Bytes::new());
         let client = keyspace.client().clone();
         Self {
             keyspace,
@@ -110,7 +110,7 @@ impl<'a> BlobList<'a> {
     /// Starts after a name, for example the last one of an earlier listing.
     #[must_use]
     pub fn behind(mut self, name: impl Into<Bytes>) -> Self {
-        self.merge = Merge::new(self.merge.partitions, name.into());
+        self.merge = Merge::new(self.merge.division.clone(), name.into());
         self
     }
 
@@ -178,9 +178,9 @@ impl<'a> BlobList<'a> {
                     Ok(_) => return Err(Error::Unexpected),
                     Err(reason) => {
                         let error = Error::general(reason);
-                        let Some(partitions) = error.split_into() else { return Err(error) };
+                        let Some((_, division)) = error.split_into() else { return Err(error) };
                         // The keyspace was split: other partitions store the names now.
-                        self.merge.begin(partitions);
+                        self.merge.begin(division.clone());
                         break;
                     }
                 }
@@ -191,7 +191,7 @@ impl<'a> BlobList<'a> {
     fn request(&self, at: usize) -> SessionRequest {
         let queue = &self.merge.page_queues[at];
         let (hash_range, after) =
-            ((queue.partition, self.merge.partitions), queue.after.clone().unwrap_or_default());
+            ((queue.partition, self.merge.division.count()), queue.after.clone().unwrap_or_default());
         // A page of few names needs no more from any partition.
         let names = queue.page_names.min(self.page_names);
         SessionRequest::scan_blobs(
@@ -206,15 +206,15 @@ impl<'a> BlobList<'a> {
 }
 
 impl Merge {
-    fn new(partitions: PartitionCount, last: Bytes) -> Self {
-        let mut merge =
-            Self { partitions, last, page_queues: Vec::new(), heads: BinaryHeap::new(), page: Vec::new() };
-        merge.begin(partitions);
+    fn new(division: Division, last: Bytes) -> Self {
+        let (page_queues, heads, page) = (Vec::new(), BinaryHeap::new(), Vec::new());
+        let mut merge = Self { division: division.clone(), last, page_queues, heads, page };
+        merge.begin(division);
         merge
     }
 
     /// Starts again: requests from all partitions the names after the last output name.
-    fn begin(&mut self, partitions: PartitionCount) {
+    fn begin(&mut self, division: Division) {
         let after = self.last.clone();
         let queue = |partition| PartitionNames {
             partition,
@@ -223,8 +223,8 @@ impl Merge {
             after: Some(after.clone()),
             page_names: FIRST_NAMES,
         };
-        self.partitions = partitions;
-        self.page_queues = partitions.ids().map(queue).collect();
+        self.page_queues = division.partitions().map(queue).collect();
+        self.division = division;
         self.heads.clear();
     }
 
@@ -263,6 +263,7 @@ impl Merge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use zerohop_placement::{KeyspaceConfig, PartitionCount};
 
     /// Simulates the partitions: each has the names that `of` gives it.
     fn add_page(merge: &mut Merge, of: impl Fn(PartitionId) -> Vec<String>) {
@@ -280,6 +281,12 @@ mod tests {
         }
     }
 
+    fn division(partitions: u32) -> Division {
+        let mut config = KeyspaceConfig::new("k".parse().unwrap(), 7);
+        config.partitions = PartitionCount::new(partitions).unwrap();
+        Division::new(&config)
+    }
+
     fn names(partition: PartitionId, partitions: u32) -> Vec<String> {
         let mine = (0..40).filter(|n| n % partitions == partition.0 % partitions);
         mine.map(|n| format!("{n:02}")).collect()
@@ -287,13 +294,13 @@ mod tests {
 
     #[test]
     fn merged_names_are_ordered_and_unique_across_a_split() {
-        let mut merge = Merge::new(PartitionCount::new(4).unwrap(), Bytes::from_static(b"02"));
+        let mut merge = Merge::new(division(4), Bytes::from_static(b"02"));
         for _ in 0..7 {
             add_page(&mut merge, |partition| names(partition, 4));
             assert!(merge.emit_smallest());
         }
         // The names collected so far have not been returned yet.
-        merge.begin(PartitionCount::new(8).unwrap());
+        merge.begin(division(8));
         loop {
             add_page(&mut merge, |partition| names(partition, 8));
             if !merge.emit_smallest() {
@@ -306,7 +313,7 @@ mod tests {
 
     #[test]
     fn pages_of_a_partition_grow() {
-        let mut merge = Merge::new(PartitionCount::new(1).unwrap(), Bytes::new());
+        let mut merge = Merge::new(division(1), Bytes::new());
         let sizes: Vec<u32> = (0..10)
             .map(|n: u8| {
                 let size = merge.page_queues[0].page_names;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::{Reply, SessionError as Reason};
 use bytes::Bytes;
-use zerohop_placement::{PartitionCount, partition_of};
+use zerohop_placement::Division;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::messages::{Query, ReadChunk, RecordOperation, RecordRead};
@@ -166,16 +166,18 @@ impl PinnedBlobs {
 
     /// Opens a snapshot of the partitions of all headers and chunks, and reads the headers in it. Without one, the headers are those read before.
     async fn open_snapshot(&mut self) -> Result<(), Error> {
-        let mut count = self.keyspace.config().partitions;
+        let mut division = self.keyspace.division().clone();
         for _ in 0..STREAM_SNAPSHOT_ATTEMPTS {
-            let partitions = self.partitions(count)?;
+            let partitions = self.partitions(&division)?;
             let client = self.keyspace.client();
-            let opened = StreamSnapshot::open(client, (self.keyspace.id(), count), partitions.clone()).await;
+            let opened =
+                StreamSnapshot::open(client, (self.keyspace.id(), division.clone()), partitions.clone())
+                    .await;
             let snapshot = match opened {
                 Ok(snapshot) => snapshot,
                 Err(error) => match error.split_into() {
-                    Some(partitions) => {
-                        count = partitions;
+                    Some((_, present)) => {
+                        division = present.clone();
                         continue;
                     }
                     None => return Ok(()),
@@ -195,7 +197,7 @@ impl PinnedBlobs {
                 pinned.header = pinned_header(&self.keyspace.blob(pinned.name.clone()), answer)?;
             }
             // A blob may have been replaced since its header was read, and lie in other partitions now.
-            if self.partitions(count)?.iter().all(|needed| partitions.binary_search(needed).is_ok()) {
+            if self.partitions(&division)?.iter().all(|needed| partitions.binary_search(needed).is_ok()) {
                 self.at = snapshot.at();
                 self.snapshot = Mutex::new(Some(Arc::new(snapshot)));
                 return Ok(());
@@ -205,14 +207,16 @@ impl PinnedBlobs {
     }
 
     /// The partitions of the headers and of all chunks, in order.
-    fn partitions(&self, count: PartitionCount) -> Result<Vec<PartitionId>, Error> {
-        let of = |key: Vec<u8>| partition_of(self.keyspace.hash_and_partition(&key).0, count);
+    fn partitions(&self, division: &Division) -> Result<Vec<PartitionId>, Error> {
+        let of = |key: Vec<u8>| division.partition(&key);
         let mut partitions = Vec::new();
         for pinned in &self.blobs {
             let blob = self.keyspace.blob(pinned.name.clone());
             let chunks = pinned.header.size.div_ceil(pinned.header.chunk_bytes());
-            if chunks > 4 * u64::from(count.get()) {
-                return Ok(count.ids().collect());
+            if chunks > 4 * u64::from(division.count().get()) {
+                let mut all: Vec<PartitionId> = division.partitions().collect();
+                all.sort_unstable();
+                return Ok(all);
             }
             partitions.push(of(blob.header_key()?));
             for number in 0..chunks {

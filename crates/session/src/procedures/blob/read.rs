@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use crate::SessionError as Reason;
 use bytes::{Bytes, BytesMut};
-use zerohop_placement::{PartitionCount, partition_of};
+use zerohop_placement::Division;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::messages::{Query, ReadChunk, RecordRead};
@@ -219,16 +219,20 @@ impl BlobRead<'_> {
     /// Opens a snapshot of the partitions that the stream reads, and reads the header in it. Returns whether there is one now.
     async fn open_snapshot(&mut self) -> Result<bool, Error> {
         let keyspace = self.blob.keyspace;
-        let mut count = keyspace.config().partitions;
+        let mut division = keyspace.division().clone();
         for _ in 0..STREAM_SNAPSHOT_ATTEMPTS {
-            let partitions = self.partitions(count)?;
-            let opened =
-                StreamSnapshot::open(self.blob.client(), (keyspace.id(), count), partitions.clone()).await;
+            let partitions = self.partitions(&division)?;
+            let opened = StreamSnapshot::open(
+                self.blob.client(),
+                (keyspace.id(), division.clone()),
+                partitions.clone(),
+            )
+            .await;
             let snapshot = match opened {
                 Ok(snapshot) => snapshot,
                 Err(error) => match error.split_into() {
-                    Some(partitions) => {
-                        count = partitions;
+                    Some((_, present)) => {
+                        division = present.clone();
                         continue;
                     }
                     None => return Ok(false),
@@ -243,7 +247,7 @@ impl BlobRead<'_> {
             self.blob.check_length(&header, self.offset, end)?;
             (self.header, self.end) = (header, end);
             // The blob may have been replaced since the header was read, and lie in other partitions now.
-            if self.partitions(count)?.iter().all(|needed| partitions.binary_search(needed).is_ok()) {
+            if self.partitions(&division)?.iter().all(|needed| partitions.binary_search(needed).is_ok()) {
                 self.snapshot = Some(snapshot);
                 return Ok(true);
             }
@@ -252,14 +256,15 @@ impl BlobRead<'_> {
     }
 
     /// The partitions of the header and of the chunks that the stream reads, in order.
-    fn partitions(&self, count: PartitionCount) -> Result<Vec<PartitionId>, Error> {
+    fn partitions(&self, division: &Division) -> Result<Vec<PartitionId>, Error> {
         let bits = self.header.chunk_bits;
         let (first, behind) = (self.offset >> bits, self.end.div_ceil(1 << bits));
-        if behind.saturating_sub(first) > 4 * u64::from(count.get()) {
-            return Ok(count.ids().collect());
+        if behind.saturating_sub(first) > 4 * u64::from(division.count().get()) {
+            let mut all: Vec<PartitionId> = division.partitions().collect();
+            all.sort_unstable();
+            return Ok(all);
         }
-        let keyspace = self.blob.keyspace;
-        let of = |key: Vec<u8>| partition_of(keyspace.hash_and_partition(&key).0, count);
+        let of = |key: Vec<u8>| division.partition(&key);
         let mut partitions = vec![of(self.blob.header_key()?)];
         for number in first..behind {
             partitions.push(of(self.blob.chunk_key(&self.header, number)?));

@@ -510,7 +510,7 @@ impl TransactionBlob<'_> {
 
     fn add(&self, operation: &WireOperation<'_>) -> Result<usize, Error> {
         let item = self.item(operation)?;
-        let location = self.blob.keyspace.hash_and_partition(operation.key());
+        let location = self.blob.keyspace.point_and_partition(operation.key());
         self.transaction.add(item, location, &self.blob.name)
     }
 

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::Reply;
-use zerohop_placement::PartitionCount;
+use zerohop_placement::Division;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{LookupRange, Query, Range, RecordRead, SnapshotQuery};
 
@@ -75,7 +75,7 @@ impl ClusterHandle {
         keyspaces: &[&Keyspace],
         options: SnapshotOptions,
     ) -> Result<Snapshot, Error> {
-        let keyspaces = keyspaces.iter().map(|one| (one.id(), one.config().partitions)).collect();
+        let keyspaces = keyspaces.iter().map(|one| (one.id(), one.division().clone())).collect();
         let mut inner = SnapshotLease::new(self, keyspaces);
         let age_ms = u64::try_from(options.age.as_millis()).unwrap_or(u64::MAX);
         inner.open(millis(options.lease), age_ms).await?;
@@ -102,10 +102,10 @@ impl Snapshot {
         self.inner.id.0.to_le_bytes()
     }
 
-    /// How many partitions a keyspace had when the snapshot was opened; `None` if the keyspace is not in the snapshot.
+    /// How a keyspace was divided when the snapshot was opened; `None` if the keyspace is not in the snapshot.
     #[must_use]
-    pub fn partitions(&self, keyspace: &Keyspace) -> Option<PartitionCount> {
-        self.inner.keyspaces.iter().find(|(id, _)| *id == keyspace.id()).map(|(_, partitions)| *partitions)
+    pub fn division(&self, keyspace: &Keyspace) -> Option<&Division> {
+        self.inner.keyspaces.iter().find(|(id, _)| *id == keyspace.id()).map(|(_, division)| division)
     }
 
     /// Reads the record as it was; `None` if there was none. For a long list the result has only the first page.

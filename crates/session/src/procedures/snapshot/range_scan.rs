@@ -35,22 +35,21 @@ impl SnapshotRangeScan<'_> {
     /// As [`RangeScan::next_page`](crate::procedures::RangeScan::next_page); `SnapshotExpired`; the keyspace is not in the snapshot.
     pub async fn next_page(&mut self) -> Result<Option<Vec<ScanKey>>, Error> {
         check_order(self.keyspace)?;
-        let Some(partitions) = self.snapshot.partitions(self.keyspace) else {
+        let Some(division) = self.snapshot.division(self.keyspace) else {
             let failure = Failure::from(BadRequestReason::NoSuchPartition);
             return Err(Error::general(crate::SessionError::Answer { failure }));
         };
         loop {
             if self.rest.is_returned() {
-                let separators = &self.keyspace.config().separators;
-                let Some((region, cursor, keys_max)) = self.rest.next(separators) else { return Ok(None) };
+                let Some((region, cursor, keys_max)) = self.rest.next(division) else { return Ok(None) };
                 let RangeScanState { prefix, range, .. } = &self.rest;
                 let (seen, cursor, range) = (Timestamp::ZERO, &cursor[..], range.as_wire());
                 let scan = Scan { seen, cursor, prefix, keys_max, blobs: false, range };
-                let to = (self.keyspace.id(), region, partitions);
+                let to = (self.keyspace.id(), region, division.count());
                 let lease = self.snapshot.lease();
                 let request = lease.request(to, SnapshotQuery::Scan { at: lease.at, scan })?;
                 let reply = lease.client.send_request(request).await?;
-                self.rest.add_page(reply, separators)?;
+                self.rest.add_page(reply, division)?;
             }
             while let Some(key) = self.rest.missing_value() {
                 let record = self.snapshot.lookup(self.keyspace, &key).await?;

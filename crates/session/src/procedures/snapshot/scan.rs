@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::planted::{Bug, is_planted};
 use crate::{KeyRange, Reply, ScanKey};
 use bytes::Bytes;
+use zerohop_placement::Division;
 use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 use zerohop_wire::messages::{Scan, SnapshotQuery};
@@ -118,8 +119,7 @@ impl Snapshot {
         listed: PageKind,
         only: Option<PartitionId>,
     ) -> Pages<'s> {
-        let partitions = self.partitions(keyspace);
-        let all = partitions.into_iter().flat_map(|partitions| partitions.ids());
+        let all = self.division(keyspace).into_iter().flat_map(Division::partitions);
         let left =
             all.filter(|id| only.is_none_or(|only| only == *id)).map(|id| (id, Bytes::new())).collect();
         Pages { snapshot: self, keyspace, prefix, listed, left }
@@ -158,7 +158,7 @@ impl SnapshotBlobList<'_> {
 impl Pages<'_> {
     async fn next(&mut self) -> Result<Option<Vec<ScanKey>>, Error> {
         let inner = &self.snapshot.inner;
-        let Some(partitions) = self.snapshot.partitions(self.keyspace) else {
+        let Some(division) = self.snapshot.division(self.keyspace) else {
             let failure = Failure::from(BadRequestReason::NoSuchPartition);
             return Err(Error::general(crate::SessionError::Answer { failure }));
         };
@@ -176,7 +176,7 @@ impl Pages<'_> {
                 PageKind::Chunks => SnapshotQuery::Chunks { at: inner.at, scan },
                 PageKind::Keys | PageKind::Blobs => SnapshotQuery::Scan { at: inner.at, scan },
             };
-            let request = inner.request((self.keyspace.id(), *partition, partitions), query)?;
+            let request = inner.request((self.keyspace.id(), *partition, division.count()), query)?;
             let Reply::Page { next, keys } = inner.client.send_request(request).await? else {
                 return Err(Error::Unexpected);
             };

@@ -145,7 +145,7 @@ impl Transaction {
     fn buffer_write<R>(&self, operation: &Operation<'_, R>) -> Result<usize, Error> {
         let about = |reason| Error::about(operation.key(), reason);
         let item = operation.item(None).map_err(|invalid| about(Reason::InvalidTransaction(invalid)))?;
-        self.add(item, operation.keyspace().hash_and_partition(operation.key()), operation.key())
+        self.add(item, operation.keyspace().point_and_partition(operation.key()), operation.key())
     }
 
     /// Reads the bytes of a record, `None` if it is absent: `read(keyspace.lookup_bytes(key))`.

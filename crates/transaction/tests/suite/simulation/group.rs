@@ -232,7 +232,7 @@ impl SimulatedPartition {
         }
         let clock = self.timestamp_bound.max(state.newest());
         let records = SimulatedRecords { hash_range: self.hash_range, store, sessions, clock, wall };
-        let transactions = Transactions::new(now, self.hash_range, PartitionEpoch(self.epoch), state);
+        let transactions = Transactions::new(now, (self.hash_range, None), PartitionEpoch(self.epoch), state);
         self.primary = Some(Primary {
             instance: self.instance,
             records,

@@ -64,6 +64,15 @@ pub fn questions() -> Vec<(&'static str, &'static str, AdminQuestion)> {
         ("recover_partition_damaged", "go on with the damaged copy", recover(Some(true))),
         ("recover_partition_other", "go on with another copy", recover(Some(false))),
         (
+            "split_region",
+            "at a key, with a sixteenth of the points on its left",
+            AdminQuestion::SplitRegion(RegionSplit {
+                keyspace: keyspace(),
+                separator: b"n\0\xff".to_vec(),
+                share: Some(16),
+            }),
+        ),
+        (
             "acknowledge_losses",
             "of one keyspace, as of map epoch 9",
             AdminQuestion::AcknowledgeLosses(LossesAcknowledge { keyspace: keyspace(), map_epoch: 9 }),
