@@ -8,7 +8,7 @@ use zerohop_base::bytes::Reader;
 pub const FORMAT: u8 = 1;
 
 /// The most elements of a list in a record.
-const LIST_MAX: usize = 1 << 20;
+pub const LIST_MAX: usize = 1 << 20;
 
 /// A record with a format.
 pub trait Record: Sized {

@@ -37,7 +37,10 @@ fn alteration_of_ordered_keyspace_keeps_separators_and_is_short() {
     let refusal = bench.refused(ControlCommand::AlterKeyspace(id, other));
     assert!(matches!(&refusal, CommandRefusal::Map(why) if why.contains("set of separators")), "{refusal:?}");
     let refusal = bench.refused(ControlCommand::SplitKeyspace(id));
-    assert!(matches!(&refusal, CommandRefusal::Map(why) if why.contains("region split NAME --at")), "{refusal:?}");
+    assert!(
+        matches!(&refusal, CommandRefusal::Map(why) if why.contains("region split NAME --at")),
+        "{refusal:?}"
+    );
 }
 
 #[test]

@@ -5,6 +5,9 @@ mod tables;
 
 use tables::{Document, Field, check, each, field, open};
 
+use zerohop_base::bytes::Reader;
+use zerohop_layer_procedure::record::LIST_MAX;
+
 use super::*;
 use crate::ids::{BodyId, BodyRange, SetId, WHOLE_OBJECT};
 use crate::keys;
