@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zerohop_base::invariant::{BrokenInvariant, check_rules};
-use zerohop_wire::ids::Timestamp;
+use zerohop_wire::ids::{PartitionId, Timestamp};
 
 use crate::effect::Ticket;
 use crate::id::TransactionId;
@@ -81,6 +81,8 @@ pub(crate) struct Intents {
     /// Read locks with their time limits, in this order.
     read_locks: VecDeque<(u64, Holder)>,
     next: u64,
+    /// The region, in an ordered keyspace.
+    pub(crate) region: Option<PartitionId>,
 }
 
 /// The locks of the items of one transaction, combined: several accesses to one lock key become the strongest of them.
@@ -106,6 +108,11 @@ fn are_compatible(one: Access, other: Access) -> bool {
 }
 
 impl Intents {
+    /// Those of a partition; `region` is its number in an ordered keyspace.
+    pub(crate) fn of(region: Option<PartitionId>) -> Intents {
+        Intents { region, ..Intents::default() }
+    }
+
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next

@@ -26,6 +26,7 @@ pub mod limits;
 mod message;
 pub mod planted;
 mod reason;
+mod region_lock;
 mod state;
 mod transactions;
 

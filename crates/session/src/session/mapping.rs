@@ -62,7 +62,7 @@ pub(super) enum MapPlace<'m> {
 }
 
 /// Where a partition stands in the division of the map.
-enum Standing {
+enum PartitionPresence {
     Present,
     /// It was split.
     Split,
@@ -71,17 +71,17 @@ enum Standing {
 }
 
 /// In a hashed keyspace a number means another hash range after a split; in an ordered one no number is used again.
-fn standing(division: &Division, order: KeyOrder, (partition, of): HashRange) -> Standing {
+fn presence(division: &Division, order: KeyOrder, (partition, of): HashRange) -> PartitionPresence {
     match order {
         KeyOrder::Hashed => match division.count().cmp(&of) {
-            Ordering::Greater => Standing::Split,
-            Ordering::Less => Standing::Later,
-            Ordering::Equal => Standing::Present,
+            Ordering::Greater => PartitionPresence::Split,
+            Ordering::Less => PartitionPresence::Later,
+            Ordering::Equal => PartitionPresence::Present,
         },
-        KeyOrder::Ordered if division.position(partition).is_some() => Standing::Present,
-        KeyOrder::Ordered if !division.descendants(partition).is_empty() => Standing::Split,
-        KeyOrder::Ordered if division.count() >= of => Standing::Present,
-        KeyOrder::Ordered => Standing::Later,
+        KeyOrder::Ordered if division.position(partition).is_some() => PartitionPresence::Present,
+        KeyOrder::Ordered if !division.descendants(partition).is_empty() => PartitionPresence::Split,
+        KeyOrder::Ordered if division.count() >= of => PartitionPresence::Present,
+        KeyOrder::Ordered => PartitionPresence::Later,
     }
 }
 
@@ -170,10 +170,10 @@ impl Mapping {
                 let Some(found) = self.map.keyspace(*keyspace) else {
                     return MapPlace::MissingKeyspace(*keyspace);
                 };
-                match standing(found.division(), found.config().order, (*partition, *of)) {
-                    Standing::Present => (found, *partition),
-                    Standing::Split => return MapPlace::Split(found.division()),
-                    Standing::Later => return MapPlace::Nowhere,
+                match presence(found.division(), found.config().order, (*partition, *of)) {
+                    PartitionPresence::Present => (found, *partition),
+                    PartitionPresence::Split => return MapPlace::Split(found.division()),
+                    PartitionPresence::Later => return MapPlace::Nowhere,
                 }
             }
             RequestKind::Admin { .. } => return MapPlace::Manager,

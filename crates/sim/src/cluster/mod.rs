@@ -93,7 +93,6 @@ use host::{ClusterHost, manager_address};
 use operator::Operator;
 use peers::Peers;
 use redis::{RedisEvent, RedisWorld};
-use region_splits::RegionSplits;
 use scans::Scans;
 use scenario::ClusterScenario;
 pub use scenario::{Limits, ScenarioDraws, scenario_draws};
@@ -189,7 +188,6 @@ pub(crate) struct SimulatedCluster {
     redis: RedisWorld,
     streams: Streams,
     operator: Operator,
-    region_splits: RegionSplits,
     watch: ClusterWatch,
     /// Calls of which a copy of a frame may still take effect.
     calls_with_late_copy: BTreeSet<usize>,
@@ -278,9 +276,8 @@ impl SimulatedCluster {
             compares: Compares::new(streams.workload.fork(3)),
             scans: Scans::new(streams.workload.fork(4)),
             redis: RedisWorld::new(streams.workload.fork(5), &scenario),
-            region_splits: RegionSplits::new(streams.workload.fork(6)),
+            operator: Operator::new(streams.workload.fork(6)),
             streams,
-            operator: Operator::default(),
             watch: ClusterWatch::default(),
             calls_with_late_copy: BTreeSet::new(),
             pending: VecDeque::new(),

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use zerohop_base::random::Random;
 use zerohop_base::time::Time;
 use zerohop_control::agent::{AgentEvent, NoOutcome};
 use zerohop_control::command::{CommandOutcome, ControlCommand, ManagerInfo, MovePartition};
@@ -12,6 +13,7 @@ use zerohop_placement::{
 use zerohop_wire::ids::KeyspaceId;
 
 use super::redis::REDIS_KEYSPACES;
+use super::region_splits::RegionSplits;
 use super::scenario::PlannedKeyspace;
 use super::targeted_faults::{BEFORE_DROP_US, BEFORE_SPLIT_US};
 use super::transactions::AccountsState;
@@ -26,7 +28,7 @@ const MS: u64 = 1_000;
 const NODES_MIN: usize = 3;
 
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Operator {
     /// Commands without an answer yet, by token.
     pending_commands: BTreeMap<u64, ControlCommand>,
@@ -39,9 +41,24 @@ pub(super) struct Operator {
     dropping: Option<(KeyspaceId, Time)>,
     /// The wanted managers of the control group, until their command is decided.
     managers: Option<Vec<ManagerInfo>>,
+    region_splits: RegionSplits,
 }
 
 impl Operator {
+    /// `random` draws splits of regions.
+    pub(super) fn new(random: Random) -> Operator {
+        Operator {
+            pending_commands: BTreeMap::new(),
+            tokens: 0,
+            splits: 0,
+            splitting: None,
+            drops: 0,
+            dropping: None,
+            managers: None,
+            region_splits: RegionSplits::new(random),
+        }
+    }
+
     /// A manager has lost its log: the control group is to consist of these managers.
     pub(super) fn replace_managers(&mut self, managers: Vec<ManagerInfo>) {
         self.managers = Some(managers);
@@ -77,10 +94,8 @@ impl SimulatedCluster {
         if missing.is_none() && self.operate_redis(&map) {
             return;
         }
-        if missing.is_none()
-            && let Some(split) = self.draw_region_split(&map)
-        {
-            return self.send_control_command(split);
+        if missing.is_none() && self.split_a_region(&map) {
+            return;
         }
         if let Some(managers) = self.operator.managers.clone() {
             let command = ControlCommand::SetManagers(managers);
@@ -193,6 +208,21 @@ impl SimulatedCluster {
         if let Some((_, at)) = &mut self.operator.dropping {
             *at = soon.min(*at);
         }
+    }
+
+    /// Splits a region of an ordered keyspace now and then.
+    fn split_a_region(&mut self, map: &ClusterMap) -> bool {
+        if self.phase != ClusterPhase::Faults || !self.scenario.has(FaultKind::Splits) {
+            return false;
+        }
+        let Some(split) = self.operator.region_splits.draw(map) else { return false };
+        self.coverage.fault(FaultKind::Splits);
+        self.begin_scans_over_split(split.keyspace);
+        if self.transactional().is_some_and(|both| both.contains(&split.keyspace)) {
+            self.begin_snapshots_over_split();
+        }
+        self.send_control_command(ControlCommand::SplitRegion(split));
+        true
     }
 
     /// Sends a random command.

@@ -11,7 +11,6 @@ mod participant;
 mod read_locks;
 mod reads;
 mod recovery;
-mod region_lock;
 mod staging;
 mod timers;
 
@@ -43,8 +42,6 @@ use decision_notices::DecisionNotice;
 #[derive(Debug)]
 pub struct Transactions {
     hash_range: KeyspaceRange,
-    /// The region, in an ordered keyspace.
-    region: Option<PartitionId>,
     epoch: PartitionEpoch,
     /// Number of attempts in this epoch.
     attempts: u64,
@@ -205,10 +202,9 @@ impl Transactions {
     ) -> Transactions {
         let mut one = Transactions {
             hash_range,
-            region,
             epoch,
             attempts: 0,
-            intents: Intents::default(),
+            intents: Intents::of(region),
             prepared: BTreeMap::new(),
             queued: BTreeMap::new(),
             next: BTreeMap::new(),

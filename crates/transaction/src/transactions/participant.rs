@@ -202,7 +202,7 @@ impl Transactions {
             routing_key: part.routing_key,
             durability,
             proposal,
-            locks: self.logged(needs.locks),
+            locks: self.intents.logged(needs.locks),
             pinned: needs.pinned,
             effect,
             result,

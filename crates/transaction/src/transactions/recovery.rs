@@ -23,20 +23,19 @@ impl Transactions {
     /// Resumes the transactions in the log of former primaries.
     pub(super) fn resume(&mut self, now: Time) {
         for (id, prepared) in &self.state.prepared {
+            let locks = self.intents.own_of(&prepared.locks, self.hash_range);
+            let has_transform = locks.iter().any(|(_, access)| matches!(access, Access::Transform(_)));
             let found = HoldingTransaction {
-                holder: self.intents.acquire(self.own_of(&prepared.locks), prepared.proposal),
+                holder: self.intents.acquire(locks, prepared.proposal),
                 attempt: prepared.attempt,
                 routing_key: prepared.routing_key,
-                is_whole: self.has_all(&prepared.locks),
+                is_whole: self.intents.has_all(&prepared.locks, self.hash_range),
                 durability: prepared.durability,
                 proposal: prepared.proposal,
                 result: prepared.result.clone(),
                 pinned: prepared.pinned.clone(),
                 stage: HoldStage::Prepared(prepared.index),
-                has_transform: self
-                    .own_of(&prepared.locks)
-                    .iter()
-                    .any(|(_, access)| matches!(access, Access::Transform(_))),
+                has_transform,
                 onward: None,
                 decided: None,
                 // Its coordinator may have failed too.

@@ -7,17 +7,17 @@
 
 use zerohop_wire::ids::PartitionId;
 
-use super::Transactions;
-use crate::intents::Locks;
+use crate::id::KeyspaceRange;
+use crate::intents::{Intents, Locks};
 use crate::item::Access;
 
 /// The access of this lock.
 const REGION: Access = Access::Transform(u8::MAX);
 
-impl Transactions {
+impl Intents {
     /// The locks for the entry of a part that is prepared here. A lock of the part with the same key takes the place of the region's; then a child
     /// takes the part for one of its parent, and the transaction is tried again.
-    pub(super) fn logged(&self, mut locks: Locks) -> Locks {
+    pub(crate) fn logged(&self, mut locks: Locks) -> Locks {
         if let Some(region) = self.region.map(lock_of)
             && let Err(at) = locks.binary_search_by_key(&region.0, |(lock_key, _)| *lock_key)
         {
@@ -27,18 +27,18 @@ impl Transactions {
     }
 
     /// Those of the locks of an entry that are acquired here: this partition may have been split off from a larger one since.
-    pub(super) fn own_of(&self, locks: &Locks) -> Locks {
+    pub(crate) fn own_of(&self, locks: &Locks, points: KeyspaceRange) -> Locks {
         let is_own = |(lock_key, access): &(u64, Access)| match self.region {
-            None => self.hash_range.contains_lock_key(*lock_key),
+            None => points.contains_lock_key(*lock_key),
             Some(_) => *access != REGION,
         };
         locks.iter().copied().filter(is_own).collect()
     }
 
     /// Whether all that an entry prepares is in this partition.
-    pub(super) fn has_all(&self, locks: &Locks) -> bool {
+    pub(crate) fn has_all(&self, locks: &Locks, points: KeyspaceRange) -> bool {
         match self.region.map(lock_of) {
-            None => locks.iter().all(|(lock_key, _)| self.hash_range.contains_lock_key(*lock_key)),
+            None => locks.iter().all(|(lock_key, _)| points.contains_lock_key(*lock_key)),
             Some(region) => locks.contains(&region),
         }
     }
@@ -50,40 +50,44 @@ fn lock_of(region: PartitionId) -> (u64, Access) {
 
 #[cfg(test)]
 mod tests {
-    use zerohop_base::time::Time;
-    use zerohop_wire::ids::{KeyspaceId, PartitionEpoch};
+    use zerohop_wire::ids::KeyspaceId;
 
     use super::*;
-    use crate::id::KeyspaceRange;
-    use crate::state::ParticipantState;
 
-    fn transactions(region: Option<u32>) -> Transactions {
-        let points = KeyspaceRange { keyspace: KeyspaceId(1), first: 100, last: 199 };
-        let region = region.map(PartitionId);
-        Transactions::new(Time(1), (points, region), PartitionEpoch(1), ParticipantState::default())
+    const POINTS: KeyspaceRange = KeyspaceRange { keyspace: KeyspaceId(1), first: 100, last: 199 };
+
+    fn intents(region: Option<u32>) -> Intents {
+        Intents::of(region.map(PartitionId))
     }
 
     #[test]
     fn child_takes_all_locks_of_its_parent_and_knows_that_it_has_not_all_items() {
         let locks: Locks = vec![(3, Access::Read), (150, Access::Write), (u64::MAX, Access::Transform(1))];
-        let parent = transactions(Some(7)).logged(locks.clone());
+        let parent = intents(Some(7)).logged(locks.clone());
         assert_eq!(parent.iter().map(|(lock_key, _)| *lock_key).collect::<Vec<_>>(), [3, 7, 150, u64::MAX]);
         for (region, has_all) in [(7, true), (8, false)] {
-            let one = transactions(Some(region));
-            assert_eq!((one.own_of(&parent), one.has_all(&parent)), (locks.clone(), has_all), "{region}");
+            let one = intents(Some(region));
+            assert_eq!(
+                (one.own_of(&parent, POINTS), one.has_all(&parent, POINTS)),
+                (locks.clone(), has_all),
+                "{region}"
+            );
         }
-        let hashed = transactions(None);
+        let hashed = intents(None);
         assert_eq!(hashed.logged(locks.clone()), locks);
-        assert_eq!((hashed.own_of(&locks), hashed.has_all(&locks)), (vec![(150, Access::Write)], false));
-        assert!(hashed.has_all(&vec![(100, Access::Write), (199, Access::Read)]));
+        assert_eq!(
+            (hashed.own_of(&locks, POINTS), hashed.has_all(&locks, POINTS)),
+            (vec![(150, Access::Write)], false)
+        );
+        assert!(hashed.has_all(&vec![(100, Access::Write), (199, Access::Read)], POINTS));
     }
 
     #[test]
     fn lock_with_the_number_of_the_region_takes_its_place() {
         let locks: Locks = vec![(7, Access::Write)];
-        let one = transactions(Some(7));
+        let one = intents(Some(7));
         assert_eq!(one.logged(locks.clone()), locks);
-        assert!(!one.has_all(&locks), "the transaction is tried again after a failover");
-        assert_eq!(one.own_of(&locks), locks);
+        assert!(!one.has_all(&locks, POINTS), "the transaction is tried again after a failover");
+        assert_eq!(one.own_of(&locks, POINTS), locks);
     }
 }
