@@ -49,6 +49,9 @@ pub const MAP_QUESTION_US_MIN: u64 = 20_000;
 /// take longer than a new token needs to reach every node that follows the map.
 pub const MAP_REFUSALS_PASSING: usize = 3;
 
+/// The longest pause between two rounds through all known servers, of which none accepts a connection.
+pub const ROUND_PAUSE_US_MAX: u64 = 100_000;
+
 /// After this time without an answer the session requests the map, from other servers too, and repeats this at the same interval. A primary that is
 /// cut off from the others cannot report the replica that has replaced it. A failover takes several times as long.
 pub const SILENT_US: u64 = 250_000;

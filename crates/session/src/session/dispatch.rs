@@ -431,11 +431,11 @@ impl<T> Session<T> {
         let pause_us = |failures| jitter.pause_us(failures, least, most);
         let Some(lost) = connections.begin_pause(now, index, &trouble, pause_us, timers) else { return };
 
+        if lost.was_for_map {
+            self.mapping.server_unreached(now, least, &mut self.jitter);
+        }
         // The primary may have moved because its node has failed.
         self.request_map_soon(now);
-        if lost.was_for_map {
-            self.mapping.fetch_now(now);
-        }
         self.mapping.last = Some(trouble.clone());
         self.land_all(now, index, &trouble);
         if !lost.was_ready {

@@ -11,7 +11,7 @@ use zerohop_wire::{Advice, BadRequestReason, Failure};
 
 use crate::backoff::Jitter;
 use crate::error::{AttemptFailure, UnreachedPartition};
-use crate::limits::{MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, PAUSE_US_MAX, SILENT_US};
+use crate::limits::{MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, PAUSE_US_MAX, ROUND_PAUSE_US_MAX, SILENT_US};
 use crate::operation::OpenOperation;
 use crate::request::{HashRange, RequestKind, SnapshotTarget};
 use crate::settings::SessionSettings;
@@ -36,6 +36,8 @@ pub(super) struct Mapping {
     /// Counts the requests, so that each goes to another server.
     request_count: usize,
     failures: u32,
+    /// Servers in a row that the session could not connect to in order to request the map, and the number of servers.
+    unreached: (usize, usize),
     /// When the latest answered request was sent.
     answered_question: Option<Time>,
     /// Why the latest request, or the latest connection, failed.
@@ -96,6 +98,7 @@ impl Mapping {
             needs_complete_map: true,
             request_count: 0,
             failures: 0,
+            unreached: (0, 1),
             answered_question: None,
             last: None,
             refusals: 0,
@@ -209,6 +212,24 @@ impl Mapping {
     /// Lets the next request be sent at once, if one is needed.
     pub(super) fn fetch_now(&mut self, now: Time) {
         self.next_at = now;
+    }
+
+    /// A server could not be reached. The next one is tried at once, and after a round through all servers there is a pause: a server that does not
+    /// run refuses within microseconds.
+    pub(super) fn server_unreached(&mut self, now: Time, least_us: u64, jitter: &mut Jitter) {
+        let (unreached, servers) = &mut self.unreached;
+        *unreached += 1;
+        let rounds = *unreached / *servers;
+        let pause_us = match *unreached % *servers {
+            0 => jitter.pause_us(rounds as u32, least_us, ROUND_PAUSE_US_MAX),
+            _ => 0,
+        };
+        self.next_at = now.after_us(pause_us);
+    }
+
+    /// A server was reached.
+    pub(super) fn server_reached(&mut self) {
+        self.unreached.0 = 0;
     }
 
     /// Has the session request no more maps.
@@ -331,6 +352,7 @@ impl Mapping {
         self.next_at = now.after_us(settings.connect_us.min(SILENT_US));
         timers.arm(Subject::Maintenance, self.next_at);
         let count = servers.len();
+        self.unreached.1 = count.max(1);
         for step in 0..count {
             let address = servers[(self.request_count + step) % count];
             if !is_known(address) || step + 1 == count {

@@ -365,7 +365,9 @@ impl<T> Session<T> {
         let connection = self.connections.existing(index);
         connection.protocol.encoder = Encoder { version: ack.version, body_checksum, compress_from_bytes };
         connection.phase = ConnectionPhase::Ready;
-        if std::mem::take(&mut connection.for_map) {
+        let is_for_map = std::mem::take(&mut connection.for_map);
+        self.mapping.server_reached();
+        if is_for_map {
             self.mapping.fetch_now(now);
         }
         if ack.map_epoch > self.mapping.epoch() {

@@ -1,5 +1,7 @@
 //! The results of operations: sequence numbers, sessions, deadlines, limits.
 
+use std::collections::BTreeSet;
+
 use zerohop_session::{AttemptFailure, Coalescing, Collect, Reply, SessionError, WaitReason};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{SessionId, Timestamp};
@@ -211,6 +213,31 @@ fn deadline_error_names_wait_reason_and_last_failure() {
     world.run_until_idle();
     let text = world.result(token).as_ref().unwrap_err().to_string();
     assert!(text.contains("not done after") && !text.contains("reachable"), "{text}");
+}
+
+#[test]
+fn servers_that_do_not_run_are_tried_in_rounds_with_pauses() {
+    let mut world = world(3);
+    world.submit(lookup("k"));
+    world.run_until_idle();
+    let servers: BTreeSet<String> =
+        (0..3).flat_map(|n| [format!("m{n}:7400"), format!("i{n}:7401")]).collect();
+    world.cluster.down = servers.iter().cloned().collect();
+    world.reset_all();
+    let before = world.connects.len();
+    let token = world.submit(append("k", "v"));
+    world.run_until_idle();
+    assert!(world.result(token).is_err());
+    let connects = &world.connects[before..];
+    // Ten seconds in rounds of six servers, with pauses of 50 to 100 ms between them.
+    assert!((60..1_500).contains(&connects.len()), "{} connections", connects.len());
+    let tried: BTreeSet<String> = connects.iter().cloned().collect();
+    assert!(tried.is_subset(&servers) && tried.len() >= 4, "{tried:?}");
+    // The first one that runs again is found within a pause.
+    world.cluster.down = Vec::new();
+    let token = world.submit(append("k", "v"));
+    world.run_until_idle();
+    assert!(world.result(token).is_ok(), "{:?}", world.result(token));
 }
 
 #[test]
