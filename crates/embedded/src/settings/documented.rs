@@ -13,7 +13,7 @@ const DOCUMENT: &str = include_str!("../../../../docs/formats/store.md");
 #[test]
 fn settings_are_as_documented() {
     check(DOCUMENT, settings);
-    let example = DOCUMENT.split("```text\n").find(|block| block.starts_with("zerohop embedded store"));
+    let example = DOCUMENT.split("```properties\n").find(|block| block.starts_with("zerohop embedded store"));
     let example = example.and_then(|block| block.split("```").next()).expect("the document has an example");
     let settings = StoreSettings::decode(example).expect("the example is valid");
     assert_eq!((settings.encode().as_str(), settings.order), (example, KeyOrder::Ordered));
