@@ -81,6 +81,12 @@ impl QueueId {
         QueueId { connection, keyspace, points, partition }
     }
 
+    /// Whether a map has its partition, with the points that it had then.
+    pub(super) fn is_unchanged(self, found: &Keyspace) -> bool {
+        let points = found.division().points(self.partition);
+        points.is_some_and(|points| PartitionPoints::new(&points) == self.points)
+    }
+
     /// Below all queues of a client in a keyspace whose partitions have at least as many points.
     fn first(self, points: PartitionPoints) -> QueueId {
         QueueId { points: PartitionPoints { first: 0, ..points }, partition: PartitionId(0), ..self }

@@ -430,13 +430,14 @@ impl UnitScheduler {
             self.fail(requester, &Failure::UnknownKeyspace { keyspace: queue_id.keyspace });
             return Some(now_ms);
         };
-        let is_unchanged = PartitionPoints::of(found, queue_id.partition) == queue_id.points;
         let to = match self.client_queues.unit_of(number) {
-            Some(unit) if !is_unchanged => route(map, queue_id.to(), unit),
+            Some(unit) if !queue_id.is_unchanged(found) => route(map, queue_id.to(), unit),
             _ => Some(queue_id.to()),
         };
+        let is_split = |to: &PartitionPlace| !found.division().descendants(to.partition).is_empty();
+        let to = to.filter(|to| !is_split(to));
         let Some(to) = to else {
-            // The keys of one partition are in several now. Nothing of the unit was executed.
+            // The keys of one partition are in several now, or it is a page of a region that was split. Nothing of the unit was executed.
             let flight = self.client_queues.take_unit(number, now_ms)?;
             let requester = UnitOrigin::Client { connection: queue_id.connection, ticket: flight.ticket };
             self.fail(requester, &unavailable());

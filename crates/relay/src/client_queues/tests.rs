@@ -1,5 +1,10 @@
 //! Tests of the rules of queues.
 
+use zerohop_placement::{
+    Address, ClusterMap, KeyspaceConfig, MapChange, MapDelta, Node, NodeState, ReplicaGroup,
+};
+use zerohop_wire::ids::{Incarnation, InstanceId, NodeId, PartitionEpoch};
+
 use super::*;
 
 const CLIENT: ConnectionId = ConnectionId { slot: 3, generation: 1 };
@@ -228,6 +233,33 @@ fn after_split_units_follow_those_of_the_parent() {
         assert_eq!(queues.take_unit(number, 0).unwrap().unit, [unit]);
     }
     assert_eq!(queues.queue_of(half(10)), half(10));
+}
+
+#[test]
+fn queue_of_the_only_region_is_changed_by_its_split() {
+    let address = || Address::new("127.0.0.1:1").unwrap();
+    let (keyspace, region) = (KeyspaceId(7), PartitionId(0));
+    let node = Node {
+        id: NodeId(1),
+        state: NodeState::Up,
+        incarnation: Incarnation(1),
+        manager: address(),
+        first_instance: InstanceId(0),
+        instances: vec![address()],
+    };
+    let config = KeyspaceConfig::new("ordered".parse().unwrap(), 7).fitted_to(1).ordered();
+    let groups = [ReplicaGroup::of_one(PartitionEpoch(1), InstanceId(0))].into_iter().collect();
+    let mut map = ClusterMap::of_one_node(node, 1).unwrap();
+    let split = MapChange::SplitRegion { keyspace, region, separator: b"m"[..].into(), share: 128 };
+    let mut queue = None;
+    for change in [MapChange::CreateKeyspace { id: keyspace, config, groups }, split] {
+        let delta = MapDelta { from: map.epoch(), to: map.epoch().next(), changes: vec![change] };
+        map = map.apply(&delta).unwrap();
+        let found = map.keyspace(keyspace).unwrap();
+        let place = PartitionPlace { keyspace, partition: region };
+        let id = *queue.get_or_insert_with(|| QueueId::of(CLIENT, place, PartitionPoints::of(found, region)));
+        assert_eq!(id.is_unchanged(found), found.group(region).is_some(), "{:?}", map.epoch());
+    }
 }
 
 #[test]
