@@ -209,7 +209,6 @@ fn unavailable(adapter: &mut EffectsAdapter<'_>, to: Token) {
     adapter.fail(to, Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS });
 }
 
-/// Whether a request was routed by the current map. Otherwise its client is sent the changes.
 /// Whether a keyspace has this partition, or had this region before a split.
 fn is_known(found: &Keyspace, partition: PartitionId) -> bool {
     let division = found.division();
@@ -224,6 +223,7 @@ fn numbers_of(found: &Keyspace) -> u32 {
     }
 }
 
+/// Whether a request was routed by the current map. Otherwise its client is sent the changes.
 fn is_of_now(found: &Keyspace, envelope: &Envelope) -> bool {
     let Envelope { partition, partition_epoch, .. } = *envelope;
     found.group(partition).is_some_and(|group| partition_epoch.0 == 0 || group.epoch == partition_epoch)

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use zerohop_control::agent::ClusterStatus;
 use zerohop_control::command::{self, CommandRefusal, ControlCommand, KeptCopy, MovePartition, RegionSplit};
-use zerohop_placement::{MapChange, NodeState};
+use zerohop_placement::{KeyOrder, MapChange, NodeState};
 use zerohop_system::clock::unix_ms;
 use zerohop_wire::admin::{
     AdminAnswer, AdminDone, AdminQuestion, AdminReply, KeyspaceStatus, LossesAcknowledge, ManagersSet,
@@ -247,13 +247,20 @@ async fn of_partition(
             format!("there is no keyspace {}", quoted(name.as_bytes())),
         );
     };
-    let count = found.config().partitions.get();
-    if partition >= count {
-        let reason = format!(
-            "keyspace {name} has {}, of which the last is {}",
-            counted(count, "partition"),
-            count - 1
-        );
+    if found.group(PartitionId(partition)).is_none() {
+        let count = found.config().partitions.get();
+        let reason = match found.config().order {
+            KeyOrder::Hashed => format!(
+                "keyspace {name} has {}, of which the last is {}",
+                counted(count, "partition"),
+                count - 1
+            ),
+            KeyOrder::Ordered => {
+                format!(
+                    "keyspace {name} has no region {partition}: `zerohop region list {name}` has those that there are"
+                )
+            }
+        };
         return AdminAnswer::refused(REFUSED_UNKNOWN_PARTITION, reason);
     }
     match have_decided(shared, command(id, PartitionId(partition))).await {
