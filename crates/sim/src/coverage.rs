@@ -70,7 +70,7 @@ pub const COMMITS: [&str; 22] = [
 ];
 
 /// Cases of blobs, snapshots, comparisons of copies, and scans.
-pub const BLOBS: [&str; 65] = [
+pub const BLOBS: [&str; 67] = [
     "blobs: puts of new blobs",
     "blobs: puts that replace",
     "blobs: bytes pushed",
@@ -133,6 +133,8 @@ pub const BLOBS: [&str; 65] = [
     "scans to the end",
     "scans of ranges to the end",
     "scans of ranges over regions",
+    "scans of ranges over splits of regions",
+    "regions split",
     "scans that went on at another primary",
     "scans that went on in children",
     "scans that failed",
@@ -424,11 +426,12 @@ impl Coverage {
         // Sessions are remembered for ten minutes, and a copy that arrives later mostly names an
         // old epoch as well. Of 300 runs, one or two showed all cases.
         const RARE: [&str; 1] = ["sessions forgotten"];
-        const SOON: [&str; 27] = [
+        const SOON: [&str; 28] = [
             "comparisons of several copies",
             "scans to the end",
             "scans of ranges to the end",
             "scans of ranges over regions",
+            "regions split",
             "scans that went on at another primary",
             "reads locked",
             "blobs: reads locked",

@@ -276,7 +276,7 @@ impl SimulatedCluster {
             compares: Compares::new(streams.workload.fork(3)),
             scans: Scans::new(streams.workload.fork(4)),
             redis: RedisWorld::new(streams.workload.fork(5), &scenario),
-            operator: Operator::new(streams.workload.fork(6)),
+            operator: Operator::new(scenario::region_splits_of(&streams, &scenario, limits)),
             streams,
             watch: ClusterWatch::default(),
             calls_with_late_copy: BTreeSet::new(),

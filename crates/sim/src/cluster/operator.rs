@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use zerohop_base::random::Random;
 use zerohop_base::time::Time;
 use zerohop_control::agent::{AgentEvent, NoOutcome};
 use zerohop_control::command::{CommandOutcome, ControlCommand, ManagerInfo, MovePartition};
@@ -45,8 +44,7 @@ pub(super) struct Operator {
 }
 
 impl Operator {
-    /// `random` draws splits of regions.
-    pub(super) fn new(random: Random) -> Operator {
+    pub(super) fn new(region_splits: RegionSplits) -> Operator {
         Operator {
             pending_commands: BTreeMap::new(),
             tokens: 0,
@@ -55,7 +53,7 @@ impl Operator {
             drops: 0,
             dropping: None,
             managers: None,
-            region_splits: RegionSplits::new(random),
+            region_splits,
         }
     }
 
@@ -212,7 +210,7 @@ impl SimulatedCluster {
 
     /// Splits a region of an ordered keyspace now and then.
     fn split_a_region(&mut self, map: &ClusterMap) -> bool {
-        if self.phase != ClusterPhase::Faults || !self.scenario.has(FaultKind::Splits) {
+        if self.phase != ClusterPhase::Faults {
             return false;
         }
         let Some(split) = self.operator.region_splits.draw(map) else { return false };

@@ -2,25 +2,46 @@
 
 use zerohop_base::random::Random;
 use zerohop_control::command::RegionSplit;
-use zerohop_placement::{ClusterMap, KeyOrder};
+use zerohop_placement::{ClusterMap, KeyOrder, Separators};
 use zerohop_wire::ids::KeyspaceId;
 
-use super::scenario::region_keys;
+use super::scenario::{ClusterScenario, Limits, region_keys};
+use crate::kinds::FaultKind;
 use crate::streams::Draw;
 
 /// The most splits that are requested in a run.
-const REQUESTS_MAX: u32 = 8;
+const REQUESTS_MAX: u32 = 16;
+
+/// One of so many turns of the operator requests a split.
+const OF_TURNS: u64 = 4;
 
 /// The splits of regions. They have a stream of draws of their own, so that a scenario without ordered keyspaces stays as it is.
 #[derive(Debug)]
 pub(super) struct RegionSplits {
     random: Random,
+    /// Regions are split in this run, if a keyspace is ordered.
+    is_on: bool,
     requested: u32,
 }
 
 impl RegionSplits {
-    pub(super) fn new(random: Random) -> RegionSplits {
-        RegionSplits { random, requested: 0 }
+    /// In runs that split keyspaces, and in half of the others.
+    pub(super) fn new(mut random: Random, scenario: &ClusterScenario, limits: Limits) -> RegionSplits {
+        let is_drawn = random.chance(1, 2);
+        let is_on = limits.kinds.has(FaultKind::Splits) && (is_drawn || scenario.has(FaultKind::Splits));
+        RegionSplits { random, is_on, requested: 0 }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on
+    }
+
+    /// A key at which no region begins yet, if one of a few draws is.
+    fn draw_separator(&mut self, known: &Separators) -> &'static [u8] {
+        let keys = region_keys();
+        let drawn: [&[u8]; 4] = std::array::from_fn(|_| *self.random.pick(&keys));
+        let is_new = |key: &&&[u8]| known.iter().all(|separator| separator != **key);
+        drawn.iter().find(is_new).copied().unwrap_or(drawn[0])
     }
 
     /// A split of a region to request now, if there is one.
@@ -30,14 +51,16 @@ impl RegionSplits {
             .filter(|(_, found)| found.config().order == KeyOrder::Ordered && !found.is_dropping())
             .map(|(id, _)| id)
             .collect();
-        if ordered.is_empty() || self.requested >= REQUESTS_MAX || !self.random.chance(1, 5) {
+        let is_possible = self.is_on && self.requested < REQUESTS_MAX && !ordered.is_empty();
+        if !is_possible || !self.random.chance(1, OF_TURNS) {
             return None;
         }
-        self.requested += 1;
         let keyspace = *self.random.pick(&ordered);
-        let separator = *self.random.pick(&region_keys());
+        let found = map.keyspace(keyspace)?;
+        let separator = self.draw_separator(found.division().separators());
         let share = *self.random.pick(&[1, 64, 128, 255]);
-        let region = map.keyspace(keyspace)?.partition(separator);
+        let region = found.partition(separator);
+        self.requested += 1;
         Some(RegionSplit { keyspace, region, separator: separator.into(), share })
     }
 }

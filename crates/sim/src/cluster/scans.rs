@@ -377,6 +377,9 @@ impl SimulatedCluster {
                     if primaries.len() > 1 {
                         self.coverage.blob("scans of ranges over regions");
                     }
+                    if primaries.len() > one.primaries.len() {
+                        self.coverage.blob("scans of ranges over splits of regions");
+                    }
                 }
                 if primaries.len() > one.primaries.len() {
                     self.coverage.blob("scans that went on in children");

@@ -5,6 +5,7 @@ use zerohop_base::time::Time;
 use zerohop_engine::EngineOptions;
 use zerohop_placement::Durability;
 
+use super::region_splits::RegionSplits;
 use crate::kinds::{CAN_BREAK_INVARIANTS, FaultKind, Kinds};
 use crate::limits::{CLUSTER_CALLS_PER_SECOND, START};
 use crate::scenario::NetworkFaults;
@@ -145,6 +146,10 @@ pub(crate) struct PlannedKeyspace {
 }
 
 impl PlannedKeyspace {
+    fn is_ordered(&self) -> bool {
+        self.separators.is_some()
+    }
+
     /// Whether it is ordered, with several regions.
     fn has_regions(&self) -> bool {
         self.separators.is_some_and(|separators| !separators.is_empty())
@@ -198,6 +203,10 @@ pub struct ScenarioDraws {
     pub has_regions: bool,
     /// A keyspace of transactions has several regions.
     pub has_regions_of_transactions: bool,
+    /// A keyspace of single operations is ordered, and regions are split.
+    pub splits_regions: bool,
+    /// A keyspace of transactions is ordered, and regions are split.
+    pub splits_regions_of_transactions: bool,
     /// Atomic batches take several messages of replication.
     pub has_short_messages: bool,
     /// Primaries are cut off from all but one of their in-sync replicas.
@@ -207,18 +216,31 @@ pub struct ScenarioDraws {
 /// The draws of a seed, without a run.
 #[must_use]
 pub fn scenario_draws(seed: u64) -> ScenarioDraws {
-    let scenario = ClusterScenario::new(&mut streams(seed).scenario, Limits::default());
+    let mut streams = streams(seed);
+    let scenario = ClusterScenario::new(&mut streams.scenario, Limits::default());
+    let splits = region_splits_of(&streams, &scenario, Limits::default()).is_on();
     let (own, transactional) = scenario.keyspaces.split_at(scenario.keyspaces.len() - KEYSPACES.len());
     ScenarioDraws {
         kinds: scenario.kinds,
         names_no_epoch: scenario.traits.names_no_epoch,
         truncates_in_steps: scenario.traits.truncates_in_steps,
-        is_ordered: own.iter().any(|keyspace| keyspace.separators.is_some()),
+        is_ordered: own.iter().any(PlannedKeyspace::is_ordered),
         has_regions: own.iter().any(PlannedKeyspace::has_regions),
         has_regions_of_transactions: transactional.iter().any(PlannedKeyspace::has_regions),
+        splits_regions: splits && own.iter().any(PlannedKeyspace::is_ordered),
+        splits_regions_of_transactions: splits && transactional.iter().any(PlannedKeyspace::is_ordered),
         has_short_messages: scenario.peers.message_entries.is_some(),
         cuts_pairs: scenario.peers.cuts_pairs,
     }
+}
+
+/// The splits of regions of a run.
+pub(super) fn region_splits_of(
+    streams: &Streams,
+    scenario: &ClusterScenario,
+    limits: Limits,
+) -> RegionSplits {
+    RegionSplits::new(streams.workload.fork(6), scenario, limits)
 }
 
 /// The random streams of a cluster, independent of those of a single node.

@@ -299,6 +299,9 @@ impl SimulatedCluster {
                 self.coverage.splits += 1;
                 self.draw_split_fault();
             }
+            if let MapChange::SplitRegion { .. } = change {
+                self.coverage.blob("regions split");
+            }
         }
         for node in before.nodes().filter(|node| map.node(node.id()).is_none()) {
             self.coverage.removals += 1;
