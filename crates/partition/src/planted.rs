@@ -96,6 +96,8 @@ pub enum Bug {
     HashRangeNotChecked,
     /// A region accepts keys behind its end.
     RegionEndIgnored,
+    /// A start drops a stored region that was split since.
+    SplitRegionDropped,
     /// A partition shows and counts its sibling's records until they are removed.
     SiblingRecordsCounted,
     /// A follower counts although entries of its log cannot be read.
@@ -186,6 +188,9 @@ impl Bug {
 
     /// Bugs that only scans of ordered keyspaces find.
     pub const OF_RANGES: [Bug; 3] = [Bug::RangeSkipsKey, Bug::RangeRepeatsKey, Bug::ReverseRangeEndsAtPage];
+
+    /// Bugs of regions, which only clusters show.
+    pub const OF_REGIONS: [Bug; 2] = [Bug::RegionEndIgnored, Bug::SplitRegionDropped];
 
     /// Bugs of scans.
     pub const OF_SCANS: [Bug; 2] = [Bug::ScanSkipsKey, Bug::ScanRepeatsKey];

@@ -30,6 +30,8 @@ pub enum Bug {
     SeparatorSkipped,
     /// After a split of its region, a scan of a range visits the last child in its direction only.
     RangeSkipsSibling,
+    /// After a split of its region, a scan of a range begins each child from its start.
+    RangeCursorLost,
     /// The renewal at every partition that fixes the time of a snapshot is left out.
     SnapshotNotFixed,
     /// An empty page ends a scan of a snapshot.
@@ -84,6 +86,9 @@ impl Bug {
     /// The mutants of scans over several regions.
     pub const OF_REGIONS: [Bug; 3] =
         [Bug::RangeEndsAtRegion, Bug::ReverseLeavesRegionEarly, Bug::SeparatorSkipped];
+
+    /// The mutants of scans over splits of regions.
+    pub const OF_REGION_SPLITS: [Bug; 2] = [Bug::RangeSkipsSibling, Bug::RangeCursorLost];
 
     /// The mutants of procedures.
     pub const OF_PROCEDURES: [Bug; 20] = [

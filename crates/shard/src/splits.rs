@@ -223,7 +223,8 @@ pub(super) fn split_stored<D: Disk>(
         let children = children_of(found, me, (level, parent));
         let children: Vec<_> =
             children.into_iter().map(|child| engine_id(keyspace, found.splits(), child)).collect();
-        if engine.partition_stats(handle)?.last.1 == 0 {
+        let is_dropped = found.config().order == KeyOrder::Ordered && is_planted(Bug::SplitRegionDropped);
+        if engine.partition_stats(handle)?.last.1 == 0 || is_dropped {
             // There is nothing to pass on. Either the partition was already split and a crash has interrupted the removal of its
             // folder, while its children may have accepted entries since. Or it was never written.
             drop_stored(engine, id)?;

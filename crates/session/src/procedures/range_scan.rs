@@ -85,6 +85,7 @@ impl RangeScanState {
         if is_planted(Bug::RangeSkipsSibling) {
             children.drain(..children.len().saturating_sub(1));
         }
+        let cursor = if is_planted(Bug::RangeCursorLost) { Bytes::new() } else { cursor };
         // From the last one to the first.
         for child in children {
             self.siblings.push_front((child, cursor.clone()));

@@ -158,8 +158,14 @@ impl BugPlace {
             BugPlace::Session(bug) if session::Bug::OF_REGIONS.contains(&bug) => {
                 scenario_draws(seed).has_regions
             }
-            BugPlace::Partition(partition::Bug::RegionEndIgnored) => {
-                scenario_draws(seed).has_regions_of_transactions
+            BugPlace::Partition(bug) if partition::Bug::OF_REGIONS.contains(&bug) => {
+                scenario_draws(seed).splits_regions
+            }
+            BugPlace::Session(bug) if session::Bug::OF_REGION_SPLITS.contains(&bug) => {
+                scenario_draws(seed).splits_regions
+            }
+            BugPlace::Transaction(bug) if transaction::Bug::OF_REGIONS.contains(&bug) => {
+                scenario_draws(seed).splits_regions_of_transactions
             }
             BugPlace::Partition(bug) if partition::Bug::OF_RANGES.contains(&bug) => {
                 scenario_draws(seed).is_ordered
@@ -207,11 +213,12 @@ impl BugPlace {
         let partitions = partitions.chain(partition::Bug::OF_RANGES).chain(partition::Bug::OF_CLUSTERS);
         let controls = control::Bug::OF_MANAGERS.into_iter().chain(control::Bug::OF_AGENTS);
         let controls = controls.chain(control::Bug::OF_RECOVERIES);
-        let partitions = partitions.chain([partition::Bug::BrokenServesOn, partition::Bug::RegionEndIgnored]);
+        let partitions = partitions.chain(partition::Bug::OF_REGIONS).chain([partition::Bug::BrokenServesOn]);
         let mut all: Vec<BugPlace> = partitions.map(BugPlace::Partition).collect();
         all.extend(controls.chain([control::Bug::VoteNotSynced]).map(BugPlace::Control));
         all.extend(engine::Bug::ALL.into_iter().chain(engine::Bug::OF_WALKS).map(BugPlace::Engine));
         let sessions = session::Bug::ALL.into_iter().chain(session::Bug::OF_REGIONS);
+        let sessions = sessions.chain(session::Bug::OF_REGION_SPLITS);
         all.extend(sessions.chain(session::Bug::OF_PROCEDURES).map(BugPlace::Session));
         let is_new = |bug: &engine::Bug| !engine::Bug::ALL.contains(bug);
         all.extend(engine::Bug::OF_RESTARTS.into_iter().filter(is_new).map(BugPlace::Engine));
@@ -232,7 +239,8 @@ impl BugPlace {
 
     /// The mutants of transactions, selected by `ZEROHOP_BUG=transactions`.
     fn of_transactions() -> Vec<BugPlace> {
-        let commits = transaction::Bug::ALL.into_iter().map(BugPlace::Transaction);
+        let commits = transaction::Bug::ALL.into_iter().chain(transaction::Bug::OF_REGIONS);
+        let commits = commits.map(BugPlace::Transaction);
         let partitions = partition::Bug::OF_TRANSACTIONS.into_iter().map(BugPlace::Partition);
         let sessions = session::Bug::OF_TRANSACTIONS.into_iter().map(BugPlace::Session);
         commits.chain(partitions).chain(sessions).collect()
