@@ -31,11 +31,11 @@ pub(crate) async fn reaches(what: &str, counted: &Arc<AtomicU64>, number: u64) {
 /// of each key, and the longest time of a write.
 pub(crate) async fn work(
     client: Client,
-    worker: u64,
+    (keyspace, worker): (&str, u64),
     stop: Arc<AtomicBool>,
     rounds: Arc<AtomicU64>,
 ) -> (Vec<(String, u64)>, Duration) {
-    let keyspace = client.keyspace("default").await.unwrap();
+    let keyspace = client.keyspace(keyspace).await.unwrap();
     let mut written: Vec<(String, u64)> = (0..16).map(|key| (format!("w{worker}-k{key}"), 0)).collect();
     let (mut longest, mut number) = (Duration::ZERO, 0);
     while !stop.load(Ordering::Relaxed) {
@@ -52,7 +52,11 @@ pub(crate) async fn work(
 }
 
 pub(crate) async fn check(client: &Client, written: &[(String, u64)]) {
-    let keyspace = client.keyspace("default").await.unwrap();
+    check_in("default", client, written).await;
+}
+
+pub(crate) async fn check_in(keyspace: &str, client: &Client, written: &[(String, u64)]) {
+    let keyspace = client.keyspace(keyspace).await.unwrap();
     for (key, last) in written {
         let found = keyspace.lookup_bytes(key.as_str()).await.unwrap();
         let found: Option<u64> = found.map(|bytes| String::from_utf8_lossy(&bytes).parse().unwrap());
@@ -71,6 +75,10 @@ pub(crate) struct ClientLoad {
 impl ClientLoad {
     /// Starts this many clients, each with its own connections.
     pub(crate) fn begin(endpoints: &[String], workers: u64) -> ClientLoad {
+        ClientLoad::begin_in("default", endpoints, workers)
+    }
+
+    pub(crate) fn begin_in(keyspace: &'static str, endpoints: &[String], workers: u64) -> ClientLoad {
         let stop = Arc::new(AtomicBool::new(false));
         let (stop_signal, endpoints) = (Arc::clone(&stop), endpoints.to_vec());
         let rounds: Vec<Arc<AtomicU64>> = (0..workers).map(|_| Arc::default()).collect();
@@ -79,7 +87,7 @@ impl ClientLoad {
             let mut all = JoinSet::new();
             for (worker, rounds) in counted.into_iter().enumerate() {
                 let client = connect(&endpoints).await;
-                all.spawn(work(client, worker as u64, Arc::clone(&stop_signal), rounds));
+                all.spawn(work(client, (keyspace, worker as u64), Arc::clone(&stop_signal), rounds));
             }
             let (mut written, mut longest) = (Vec::new(), Duration::ZERO);
             while let Some(done) = all.join_next().await {

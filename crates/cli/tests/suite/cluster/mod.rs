@@ -20,6 +20,7 @@ mod planned_stops;
 mod quorum;
 mod recovery;
 pub(crate) mod redis;
+mod region_splits;
 mod rolling;
 mod staging;
 mod transactional_blobs;
