@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use zerohop_client::{
-    AbortReason, Client, Error, Failure, Keyspace, PutOptions, Reason, Record, Snapshot, SnapshotOptions,
-    Timestamp,
-};
+use zerohop_client::{Client, Error, Keyspace, PutOptions, Snapshot, SnapshotOptions};
+use zerohop_layer_driver::{RecordStore, StoreError};
+use zerohop_layer_procedure::NO_BYTE_LIMIT;
 use zerohop_objects::keys::RecordKey;
 use zerohop_objects::{BodyId, BodyWriter, ObjectError, Store, StorePage, Version, VersionedRecord, Write};
 
@@ -15,20 +14,13 @@ use crate::check::{Check, CheckReport};
 
 /// How long a check may read its snapshot.
 const CHECK_AGE: Duration = Duration::from_secs(24 * 3600);
-/// Attempts of a transaction that conflicts with others while its conditions hold.
-const COMMITS_MAX: u32 = 20;
-/// The pause after the first conflict; each further one is longer.
-const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// The longest pause.
-const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Pieces of a body that wait for their writer.
 const PIECES_AHEAD: usize = 2;
 
 /// The objects of a cluster.
 #[derive(Clone, Debug)]
 pub struct ClusterStore {
-    client: Client,
-    names: Keyspace,
+    names: RecordStore,
     bodies: Keyspace,
 }
 
@@ -36,87 +28,17 @@ impl ClusterStore {
     /// The objects whose records are in `names`, which is ordered, and whose bodies are in `bodies`.
     #[must_use]
     pub fn new(client: Client, names: Keyspace, bodies: Keyspace) -> Self {
-        Self { client, names, bodies }
+        Self { names: RecordStore::new(client, names), bodies }
     }
 
-    /// Commits once. Result: whether the conditions hold.
-    async fn commit(
-        &self,
-        conditions: &[(RecordKey, Option<Version>)],
-        writes: &[Write],
-    ) -> Result<(), Error> {
-        let transaction = self.client.begin();
-        for (key, version) in conditions {
-            transaction.require(&self.names, key, version.map(|version| Timestamp(version.0)))?;
-        }
-        for write in writes {
-            match &write.value {
-                Some(value) => transaction.insert(&self.names, &write.key, value)?,
-                None => transaction.remove(&self.names, &write.key)?,
-            }
-        }
-        transaction.commit().await.map(drop)
-    }
-
-    /// Whether a transaction without an answer was applied: all its records stand, and are of one transaction that came after
-    /// what it has seen.
-    ///
-    /// Hazard: the opposite cannot be seen, because the transaction may still be applied.
-    async fn is_applied(&self, conditions: &[(RecordKey, Option<Version>)], writes: &[Write]) -> bool {
-        let keys = writes.iter().map(|write| write.key.clone()).collect();
-        let Ok(found) = self.read(keys).await else { return false };
-        let stand = writes
-            .iter()
-            .zip(&found)
-            .all(|(write, found)| write.value.as_ref() == found.as_ref().map(|found| &found.value));
-        let mut versions = found.iter().flatten().map(|found| found.version);
-        let Some(version) = versions.next() else { return false };
-        let is_seen = conditions.iter().any(|(_, seen)| *seen >= Some(version));
-        stand && !is_seen && versions.all(|other| other == version)
-    }
-}
-
-fn unavailable(error: &Error) -> ObjectError {
-    match error.reason() {
-        Some(
-            Reason::Answer {
-                failure: Failure::DiskFull | Failure::MemoryFull | Failure::FileSizeLimit { .. },
-            }
-            | Reason::Aborted { reason: AbortReason::NoRoom, .. },
-        ) => ObjectError::NoRoom,
-        _ => ObjectError::Unavailable(error.to_string()),
-    }
-}
-
-/// Whether a record that the transaction depends on has changed.
-fn is_changed(error: &Error) -> bool {
-    matches!(error.reason(), Some(Reason::Aborted { reason: AbortReason::ReadChanged, .. }))
-}
-
-/// The pause after this many conflicts: random, so that writers that met do not meet again.
-fn pause(conflicts: u32, random: u8) -> Duration {
-    let longest = PAUSE_MIN.saturating_mul(1 << conflicts.min(16)).min(PAUSE_MAX);
-    longest.mul_f64(0.5 + f64::from(random) / 512.0)
-}
-
-fn versioned(key: &RecordKey, record: Option<Record>) -> Result<Option<VersionedRecord>, ObjectError> {
-    match record {
-        None => Ok(None),
-        Some(Record::Bytes { version, bytes, .. }) => {
-            Ok(Some(VersionedRecord { version: Version(version.0), value: bytes.to_vec() }))
-        }
-        Some(Record::List { .. }) => Err(ObjectError::Corrupt(key.clone())),
-    }
-}
-
-impl ClusterStore {
     /// Checks all records and bodies as of one moment, while the cluster serves requests.
     ///
     /// # Errors
     /// The cluster does not serve a partition; a record is corrupt.
     pub async fn check(&self) -> Result<CheckReport, ObjectError> {
         let options = SnapshotOptions { age: CHECK_AGE, ..SnapshotOptions::default() };
-        let snapshot = self.client.snapshot_with(&[&self.names, &self.bodies], options).await;
+        let snapshot =
+            self.names.client().snapshot_with(&[self.names.records(), &self.bodies], options).await;
         let snapshot = snapshot.map_err(|error| unavailable(&error))?;
         let report = self.check_in(&snapshot).await;
         // The servers release it by themselves if this fails.
@@ -126,7 +48,7 @@ impl ClusterStore {
 
     async fn check_in(&self, snapshot: &Snapshot) -> Result<CheckReport, ObjectError> {
         let mut check = Check::default();
-        let mut records = snapshot.scan_range::<&[u8]>(&self.names, ..).values();
+        let mut records = snapshot.scan_range::<&[u8]>(self.names.records(), ..).values();
         while let Some(page) = records.next_page().await.map_err(|error| unavailable(&error))? {
             for listed in page {
                 let value = listed.value.ok_or_else(|| ObjectError::Corrupt(listed.key.to_vec()))?;
@@ -141,24 +63,31 @@ impl ClusterStore {
     }
 }
 
+fn failed(error: StoreError) -> ObjectError {
+    match error {
+        StoreError::Corrupt(key) => ObjectError::Corrupt(key),
+        StoreError::NoRoom => ObjectError::NoRoom,
+        StoreError::Refused(why) | StoreError::Unavailable(why) => ObjectError::Unavailable(why),
+    }
+}
+
+fn unavailable(error: &Error) -> ObjectError {
+    failed(error.into())
+}
+
 impl Store for ClusterStore {
     type Writer = ClusterBodyWriter;
 
     fn now(&self) -> u64 {
-        zerohop_system::clock::unix_ms()
+        self.names.now()
     }
 
     fn random(&self) -> [u8; 16] {
-        zerohop_system::entropy::random_bytes().expect("the system has random bytes")
+        self.names.random()
     }
 
     async fn read(&self, keys: Vec<RecordKey>) -> Result<Vec<Option<VersionedRecord>>, ObjectError> {
-        let found = match &keys[..] {
-            [key] => self.names.lookup(key).await.map(|record| vec![record]),
-            keys => self.names.read_many(keys).await,
-        };
-        let found = found.map_err(|error| unavailable(&error))?;
-        keys.iter().zip(found).map(|(key, record)| versioned(key, record)).collect()
+        self.names.read(&keys).await.map_err(failed)
     }
 
     async fn transact(
@@ -166,44 +95,11 @@ impl Store for ClusterStore {
         conditions: Vec<(RecordKey, Option<Version>)>,
         writes: Vec<Write>,
     ) -> Result<bool, ObjectError> {
-        if conditions.is_empty() && writes.is_empty() {
-            return Ok(true);
-        }
-        let mut conflicts = 0;
-        loop {
-            let error = match self.commit(&conditions, &writes).await {
-                Ok(()) => return Ok(true),
-                Err(error) => error,
-            };
-            if error.is_unknown() && self.is_applied(&conditions, &writes).await {
-                return Ok(true);
-            }
-            if !error.is_conflict() {
-                return Err(unavailable(&error));
-            }
-            tokio::time::sleep(pause(conflicts, self.random()[0])).await;
-            conflicts += 1;
-            if is_changed(&error) || conflicts == COMMITS_MAX {
-                return Ok(false);
-            }
-        }
+        self.names.transact(&conditions, &writes).await.map_err(failed)
     }
 
     async fn scan(&self, from: RecordKey, to: RecordKey, limit: usize) -> Result<StorePage, ObjectError> {
-        // One more than the page says whether there is a next one.
-        let requested = limit.saturating_add(1);
-        let page_keys = u32::try_from(requested).unwrap_or(u32::MAX);
-        let mut scan = self.names.scan_range(from..to).values().limit(requested as u64).page_keys(page_keys);
-        let mut entries = Vec::new();
-        while let Some(page) = scan.next_page().await.map_err(|error| unavailable(&error))? {
-            for listed in page {
-                let key = listed.key.to_vec();
-                let value = listed.value.ok_or_else(|| ObjectError::Corrupt(key.clone()))?;
-                entries.push((key, value.to_vec()));
-            }
-        }
-        let next = if entries.len() > limit { entries.pop().map(|(key, _)| key) } else { None };
-        Ok((entries, next))
+        self.names.scan(from, to, limit, NO_BYTE_LIMIT).await.map_err(failed)
     }
 
     fn write_body(&self, body: BodyId) -> ClusterBodyWriter {
@@ -311,21 +207,5 @@ impl BodyWriter for ClusterBodyWriter {
         // A task that has ended says why.
         drop(long.input.send(BodyInput::End).await);
         long.end().await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn missing_room_is_reported_by_partitions_and_by_coordinators() {
-        let of = |reason| unavailable(&Error::Operation { key: None, reason: Box::new(reason) });
-        for failure in [Failure::DiskFull, Failure::MemoryFull] {
-            assert_eq!(of(Reason::Answer { failure }), ObjectError::NoRoom);
-        }
-        assert_eq!(of(Reason::Aborted { reason: AbortReason::NoRoom, item: None }), ObjectError::NoRoom);
-        let other = of(Reason::Aborted { reason: AbortReason::TimedOut, item: None });
-        assert!(matches!(other, ObjectError::Unavailable(_)), "{other:?}");
     }
 }

@@ -17,14 +17,21 @@ const FLOORS: [&[&str]; 13] = [
     &["crates/relay"],
     &["crates/server", "crates/sim", "crates/client", "crates/embedded"],
     &["crates/layers/*", "crates/backup"],
-    &["crates/object_client"],
+    &["crates/object_client", "crates/log_client"],
     &["crates/gateways/*"],
     &["crates/cli", "python"],
 ];
 
 /// Crates that run in a client's process.
-const CLIENT_SIDE: [&str; 6] =
-    ["crates/session", "crates/client", "crates/backup", "crates/layers/*", "crates/object_client", "python"];
+const CLIENT_SIDE: [&str; 7] = [
+    "crates/session",
+    "crates/client",
+    "crates/backup",
+    "crates/layers/*",
+    "crates/object_client",
+    "crates/log_client",
+    "python",
+];
 
 /// Crates that a client never compiles.
 const SERVER_ONLY: [&str; 9] = [

@@ -65,7 +65,9 @@ pub enum LogError {
     Corrupt(Vec<u8>),
     /// The store has no room, and nothing was written.
     NoRoom,
-    /// The store did not answer, or refused. The write may have happened.
+    /// The store refused, and nothing was written.
+    Refused(String),
+    /// The store did not answer. The write may have happened.
     Unavailable(String),
 }
 
@@ -104,6 +106,7 @@ impl std::fmt::Display for LogError {
             Self::Busy => "other writers changed the same records in each attempt",
             Self::Corrupt(key) => return write!(formatter, "the record of {key:02x?} is corrupt"),
             Self::NoRoom => "the store has no room",
+            Self::Refused(why) => return formatter.write_str(why),
             Self::Unavailable(why) => return write!(formatter, "the store is unavailable: {why}"),
         };
         formatter.write_str(text)

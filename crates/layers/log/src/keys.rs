@@ -117,6 +117,24 @@ pub fn group(group: &str) -> RecordKey {
     of_partition(0, GROUP, group.as_bytes())
 }
 
+/// What the keys of all groups begin with.
+#[must_use]
+pub fn groups() -> RecordKey {
+    of_partition(0, GROUP, &[])
+}
+
+/// What the keys of all that groups have committed in a partition begin with.
+#[must_use]
+pub fn group_offsets(partition: u32) -> RecordKey {
+    of_partition(partition, OFFSET, &[])
+}
+
+/// The name in the key of a group, or of what it has committed.
+#[must_use]
+pub fn name_of(key: &[u8]) -> Option<&str> {
+    std::str::from_utf8(key.get(5..)?).ok()
+}
+
 /// What the keys of the heartbeats of a group begin with.
 #[must_use]
 pub fn heartbeats(group: &str) -> RecordKey {
@@ -167,6 +185,9 @@ mod tests {
             assert_eq!(check_name(name), Err(LogError::BadName));
         }
         assert_eq!(check_name(&long[1..]), Ok(&long[1..]));
+        assert_eq!(name_of(&group("ab")), Some("ab"));
+        assert_eq!(name_of(&group_offset(7, "ab")), Some("ab"));
+        assert!(group_offset(7, "ab").starts_with(&group_offsets(7)) && group("ab").starts_with(&groups()));
         let member = MemberId([0xff; 16]);
         assert_eq!(member_of(&heartbeat("ab", member)), Some(member));
         assert!(heartbeat("ab", member) < end_of(&heartbeats("ab")));

@@ -1,0 +1,157 @@
+//! Groups of a log.
+
+use std::collections::BTreeMap;
+
+use zerohop_layer_log::{
+    self as layer, CommitOffsets, ExpireMembers, GroupOwner, GroupRecord, JoinGroup, LogError, MemberId,
+    Membership, OffsetRecord, keys,
+};
+use zerohop_layer_procedure::Record;
+
+use crate::client::LogClient;
+use crate::layer::failed;
+
+/// The most records of a page of a list.
+const PAGE_RECORDS: usize = 1000;
+/// The bytes of records that end a page of a list.
+const PAGE_BYTES: usize = 1 << 20;
+
+/// A group and how far it has read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GroupSummary {
+    /// The generation; 0 without members so far.
+    pub generation: u64,
+    /// The members with their partitions.
+    pub members: Vec<(MemberId, Membership)>,
+    /// What it has committed, by partition.
+    pub offsets: Vec<PartitionOffset>,
+}
+
+/// An offset that a group has committed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionOffset {
+    /// The partition.
+    pub partition: u32,
+    /// The offset of the next record to read.
+    pub offset: u64,
+    /// The offset of the next record that will be appended.
+    pub next: u64,
+}
+
+impl LogClient {
+    /// Random bytes for the id of a member.
+    #[must_use]
+    pub fn new_member(&self) -> MemberId {
+        MemberId(self.store.random())
+    }
+
+    /// Joins a group.
+    ///
+    /// # Errors
+    /// [`LogError::BadName`], [`LogError::GroupFull`], and those of the store.
+    pub async fn join(&self, join: JoinGroup) -> Result<Membership, LogError> {
+        self.run(layer::join_group(join)).await
+    }
+
+    /// Keeps a member alive for `session` milliseconds.
+    ///
+    /// # Errors
+    /// [`LogError::OldGeneration`], [`LogError::UnknownMember`]: the member joins again. And those of the store.
+    pub async fn heartbeat(
+        &self,
+        group: String,
+        owner: GroupOwner,
+        session: u64,
+    ) -> Result<Membership, LogError> {
+        self.run(layer::heartbeat(group, owner, session)).await
+    }
+
+    /// Leaves a group.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn leave(&self, group: String, member: MemberId) -> Result<(), LogError> {
+        self.run(layer::leave_group(group, member)).await
+    }
+
+    /// Removes the members of a group whose time is over. Result: how many.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn expire(&self, group: String) -> Result<usize, LogError> {
+        self.run(ExpireMembers::new(group)).await
+    }
+
+    /// Commits offsets of a group.
+    ///
+    /// # Errors
+    /// [`LogError::OldGeneration`], [`LogError::NotAssigned`], [`LogError::GroupHasMembers`], and those of the store.
+    pub async fn commit(&self, commit: CommitOffsets) -> Result<(), LogError> {
+        self.run(layer::commit_offsets(commit)).await
+    }
+
+    /// What a group has committed in these partitions.
+    ///
+    /// # Errors
+    /// [`LogError::OldGeneration`], and those of the store.
+    pub async fn fetch(
+        &self,
+        group: String,
+        owner: Option<GroupOwner>,
+        partitions: Vec<u32>,
+    ) -> Result<Vec<Option<OffsetRecord>>, LogError> {
+        self.run(layer::fetch_offsets(group, owner, partitions)).await
+    }
+
+    /// Removes a group without members.
+    ///
+    /// # Errors
+    /// [`LogError::GroupHasMembers`], and those of the store.
+    pub async fn delete_group(&self, group: String) -> Result<(), LogError> {
+        self.run(layer::delete_group(group)).await
+    }
+
+    /// All groups by name: those with members, and those that have committed an offset.
+    ///
+    /// # Errors
+    /// A record is corrupt, and those of the store.
+    pub async fn groups(&self) -> Result<BTreeMap<String, GroupSummary>, LogError> {
+        let mut groups: BTreeMap<String, GroupSummary> = BTreeMap::new();
+        for (key, value) in self.all(keys::groups()).await? {
+            let (Some(name), Some(group)) = (keys::name_of(&key), GroupRecord::decode(&value)) else {
+                return Err(LogError::Corrupt(key));
+            };
+            let ids = group.members.iter().map(|member| member.id);
+            let members = ids.filter_map(|id| Some((id, group.membership(id)?))).collect();
+            let summary = GroupSummary { generation: group.generation, members, offsets: Vec::new() };
+            groups.insert(name.to_owned(), summary);
+        }
+        for partition in 0..self.options().partitions {
+            let offsets = self.all(keys::group_offsets(partition)).await?;
+            if offsets.is_empty() {
+                continue;
+            }
+            let next = self.bounds(partition).await?.next;
+            for (key, value) in offsets {
+                let (Some(name), Some(record)) = (keys::name_of(&key), OffsetRecord::decode(&value)) else {
+                    return Err(LogError::Corrupt(key));
+                };
+                let offset = PartitionOffset { partition, offset: record.offset, next };
+                groups.entry(name.to_owned()).or_default().offsets.push(offset);
+            }
+        }
+        Ok(groups)
+    }
+
+    /// All records whose keys begin with `prefix`.
+    async fn all(&self, prefix: Vec<u8>) -> Result<Vec<(Vec<u8>, Vec<u8>)>, LogError> {
+        let (end, mut from, mut all) = (keys::end_of(&prefix), Some(prefix), Vec::new());
+        while let Some(start) = from {
+            let page = self.store.scan(start, end.clone(), PAGE_RECORDS, PAGE_BYTES).await;
+            let (entries, next) = page.map_err(failed)?;
+            all.extend(entries);
+            from = next;
+        }
+        Ok(all)
+    }
+}

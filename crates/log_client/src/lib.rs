@@ -1,0 +1,23 @@
+//! Logs for programs: what `zerohop log` is made of, without its output.
+//!
+//! ```text
+//!   command, program ──▶ LogClient ──▶ procedures of the layer ──▶ RecordStore ──▶ client
+//! ```
+//!
+//! - [`LogClient`] reads, trims and describes a log. Its groups share the partitions among members.
+//! - [`LogProducer`] appends each batch once, also if an answer is lost.
+//! - [`LogPopper`] pops records by a cursor that other readers share.
+//! - [`new_log`] has the settings of the keyspace of a log, with a region for each log partition.
+
+mod client;
+mod create;
+mod groups;
+mod layer;
+mod popper;
+mod producer;
+
+pub use client::{LogClient, OpenError};
+pub use create::{LogSettings, new_log};
+pub use groups::{GroupSummary, PartitionOffset};
+pub use popper::LogPopper;
+pub use producer::LogProducer;
