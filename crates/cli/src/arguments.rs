@@ -20,6 +20,7 @@ use crate::folder::FolderCommand;
 use crate::global_options::behind_the_command;
 use crate::keyspace::KeyspaceCommand;
 use crate::kv::KvCommand;
+use crate::log::LogCommand;
 use crate::manual_arguments::{CompletionsArguments, ManArguments};
 use crate::node::NodeArguments;
 use crate::object::ObjectCommand;
@@ -118,6 +119,12 @@ pub(crate) enum CliCommand {
     /// No gateway is needed. A running one (`zerohop s3`) removes the bytes of objects that were replaced or removed.
     #[command(subcommand)]
     Object(ObjectCommand),
+    /// Appends to logs, and reads, pops and trims them.
+    ///
+    /// A log has partitions, and a partition has records in the order of their offsets. A record has a value, and may have a key
+    /// and headers. Many producers append to a log at once, and readers do not disturb them.
+    #[command(subcommand)]
+    Log(LogCommand),
     /// Writes a consistent backup of keyspaces to a folder, while the cluster serves requests.
     ///
     /// The backup has all writes that were acknowledged before it began, and each transaction completely or not at all.

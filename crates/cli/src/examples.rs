@@ -130,6 +130,28 @@ const EXAMPLES: &[CommandExamples] = &[
         &["zerohop object rm pictures/2026/one.png", "zerohop object rm pictures/2026/ --recursive"],
     ),
     ("object check", &["zerohop object check"]),
+    ("log create", &["zerohop log create telemetry --partitions 4 --retention 7d"]),
+    ("log list", &["zerohop log list"]),
+    ("log info", &["zerohop log info telemetry"]),
+    (
+        "log append",
+        &[
+            "zerohop log append telemetry 'step 1 energy 4.2' --key run7",
+            "zerohop log append telemetry --key run7 < run7.txt",
+        ],
+    ),
+    (
+        "log read",
+        &[
+            "zerohop log read telemetry --time 10m",
+            "zerohop log read telemetry --partition 0 --from 100 --json",
+        ],
+    ),
+    ("log tail", &["zerohop log tail telemetry"]),
+    ("log pop", &["zerohop log pop telemetry --cursor steering --wait 1m"]),
+    ("log groups", &["zerohop log groups telemetry"]),
+    ("log trim", &["zerohop log trim telemetry", "zerohop log trim telemetry --older-than 7d"]),
+    ("log drop", &["zerohop log drop telemetry"]),
     ("bench blob", &["zerohop bench blob --blobs 64 --bytes 16MiB"]),
     ("folder new-cluster", &["zerohop folder new-cluster copy-of-data"]),
     ("secret new", &["zerohop secret new ~/.config/zerohop/secret"]),

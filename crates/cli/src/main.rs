@@ -14,6 +14,7 @@ mod global_options;
 mod keyspace;
 mod kv;
 mod local;
+mod log;
 mod manual;
 mod manual_arguments;
 mod node;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
 fn is_watched(command: &CliCommand) -> bool {
     match command {
         CliCommand::Blob(command) => !command.handles_signals(),
+        CliCommand::Log(command) => !command.handles_signals(),
         CliCommand::Node(arguments) => arguments.command.is_some(),
         CliCommand::Status(arguments) => !arguments.handles_signals(),
         CliCommand::Kv(_)
@@ -96,6 +98,7 @@ fn run(command: CliCommand) -> Result<CommandEnding, CommandError> {
         CliCommand::Kv(command) => runtime()?.block_on(kv::run(command)),
         CliCommand::Txn(arguments) => runtime()?.block_on(txn::run(arguments)),
         CliCommand::Object(command) => runtime()?.block_on(object::run(command)),
+        CliCommand::Log(command) => runtime()?.block_on(log::run(command)),
         CliCommand::Blob(command) => runtime()?.block_on(blob::run(command)),
         CliCommand::Backup(arguments) => runtime()?.block_on(backup::backup(arguments)),
         CliCommand::Restore(arguments) => runtime()?.block_on(backup::restore(arguments)),

@@ -10,8 +10,9 @@ mod split;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use self::remove::confirm;
 pub(crate) use self::separators::{divided_at, read_keys};
-pub(crate) use self::settings::KeyspaceOutput;
+pub(crate) use self::settings::{KeyspaceOutput, durability};
 pub(crate) use self::show::find;
 pub(crate) use self::split::{SplitArguments, run as split};
 

@@ -40,7 +40,7 @@ struct DropOutput<'a> {
 
 pub(super) async fn run(arguments: DropArguments) -> Result<CommandEnding, CommandError> {
     let DropArguments { name, yes, at_once, wait, place } = arguments;
-    if !yes && stdin().is_terminal() && !confirm(&name)? {
+    if !yes && stdin().is_terminal() && !confirm("keyspace", &name)? {
         output::problem("Nothing was dropped.");
         return Ok(CommandEnding::No);
     }
@@ -54,9 +54,9 @@ pub(super) async fn run(arguments: DropArguments) -> Result<CommandEnding, Comma
 }
 
 /// Asks for the name: typing it is harder to do by mistake than a `y`.
-fn confirm(name: &str) -> Result<bool, CommandError> {
+pub(crate) fn confirm(what: &str, name: &str) -> Result<bool, CommandError> {
     output::prompt(&format!(
-        "This removes keyspace {} and all that is in it. Type its name to go on: ",
+        "This removes {what} {} and all that is in it. Type its name to go on: ",
         names::text(name.as_bytes())
     ));
     let mut answer = String::new();

@@ -188,7 +188,7 @@ pub(super) fn print_one(place: &KeyspacePlace, status: KeyspaceStatus) -> Result
 }
 
 /// Validates the text, and returns it in the form that nodes of all versions know. For clap.
-fn durability(text: &str) -> Result<String, String> {
+pub(crate) fn durability(text: &str) -> Result<String, String> {
     match text.parse::<Durability>().map_err(|error| error.to_string())? {
         Durability::Interval { ms } if !(1..=INTERVAL_MS_MAX).contains(&ms) => Err(format!(
             "an interval is from 1ms to {}s: use a shorter one, or memory, or sync",

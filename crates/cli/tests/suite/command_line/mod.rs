@@ -20,6 +20,7 @@ mod full_disk;
 mod interruptions;
 mod keyspaces;
 mod large_blobs;
+mod logs;
 mod losses;
 mod manual;
 mod names;

@@ -29,13 +29,14 @@ use std::time::Instant;
 use self::play::run_guide;
 
 /// Guides that need only the program itself; paths are from the root of the sources.
-const GUIDES: [&str; 8] = [
+const GUIDES: [&str; 9] = [
     "docs/guide/quick-start.md",
     "docs/guide/start-cluster.md",
     "README.md",
     "docs/guide/client.md",
     "docs/guide/embedded.md",
     "docs/guide/command-line.md",
+    "docs/guide/logs.md",
     "docs/guide/security.md",
     "docs/operations.md",
 ];

@@ -1,0 +1,115 @@
+//! `zerohop log`: logs of records, which producers append to and readers read or pop.
+//!
+//! A negative answer (no such log, an offset out of range, nothing to pop) is printed on standard error or as JSON, and the exit
+//! code is 1: see [`refusal`].
+
+mod append;
+mod create;
+mod drop;
+mod groups;
+mod info;
+mod lines;
+mod list;
+mod place;
+mod pop;
+mod read;
+mod record;
+mod refusal;
+mod tail;
+mod trim;
+
+use clap::Subcommand;
+
+use self::place::LogPlace;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::failure::{self, FailedObject};
+use crate::common::outage;
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LogCommand {
+    /// Creates a log.
+    ///
+    /// The log is an ordered keyspace of its own, with a partition for each partition of the log.
+    Create(create::LogCreateArguments),
+    /// Lists the logs of the cluster.
+    #[command(visible_alias = "ls")]
+    List(list::LogListArguments),
+    /// Shows the options of a log, and the first and next offset of each partition.
+    #[command(alias = "show")]
+    Info(info::LogInfoArguments),
+    /// Appends records: the arguments, or the lines of standard input.
+    ///
+    /// Lines that are there together are appended as one batch. Each batch is in the log once, also if an answer is lost and
+    /// the command repeats the append.
+    Append(append::LogAppendArguments),
+    /// Prints the records that the log has.
+    ///
+    /// The records of a partition are in the order of their offsets. Partitions follow each other.
+    Read(read::LogReadArguments),
+    /// Prints records as they are appended, until Ctrl-C.
+    Tail(tail::LogTailArguments),
+    /// Takes the next records of a cursor that readers share, and prints them.
+    ///
+    /// Of several readers of a cursor, one gets each record. The records stay in the log, for other cursors and readers. If
+    /// there is no record, the exit code is 1.
+    Pop(pop::LogPopArguments),
+    /// Shows the groups of a log: members, committed offsets, and the records that they have not read.
+    Groups(groups::LogGroupsArguments),
+    /// Removes records from the beginning of a log.
+    ///
+    /// Without options, the command removes what the retention of the log does not keep. No process does this by itself.
+    Trim(trim::LogTrimArguments),
+    /// Drops a log with all its records.
+    ///
+    /// On a terminal the command asks for confirmation, unless --yes is given.
+    Drop(drop::LogDropArguments),
+}
+
+impl LogCommand {
+    fn place(&self) -> &LogPlace {
+        match self {
+            Self::Create(arguments) => &arguments.place,
+            Self::List(arguments) => &arguments.place,
+            Self::Info(arguments) => &arguments.place,
+            Self::Append(arguments) => &arguments.place,
+            Self::Read(arguments) => &arguments.place,
+            Self::Tail(arguments) => &arguments.place,
+            Self::Pop(arguments) => &arguments.place,
+            Self::Groups(arguments) => &arguments.place,
+            Self::Trim(arguments) => &arguments.place,
+            Self::Drop(arguments) => &arguments.place,
+        }
+    }
+
+    /// Whether the command handles signals itself.
+    pub(crate) fn handles_signals(&self) -> bool {
+        matches!(self, Self::Tail(_))
+    }
+}
+
+pub(crate) async fn run(command: LogCommand) -> Result<CommandEnding, CommandError> {
+    let place = command.place().clone();
+    let error = match done(command).await {
+        Err(error) => outage::explained(&place.target, error).await,
+        ending => return ending,
+    };
+    if place.json {
+        failure::print(FailedObject::default(), failure::reason(&error), &error);
+    }
+    Err(error)
+}
+
+async fn done(command: LogCommand) -> Result<CommandEnding, CommandError> {
+    match command {
+        LogCommand::Create(arguments) => create::run(arguments).await,
+        LogCommand::List(arguments) => list::run(arguments).await,
+        LogCommand::Info(arguments) => info::run(arguments).await,
+        LogCommand::Append(arguments) => append::run(arguments).await,
+        LogCommand::Read(arguments) => read::run(arguments).await,
+        LogCommand::Tail(arguments) => tail::run(arguments).await,
+        LogCommand::Pop(arguments) => pop::run(arguments).await,
+        LogCommand::Groups(arguments) => groups::run(arguments).await,
+        LogCommand::Trim(arguments) => trim::run(arguments).await,
+        LogCommand::Drop(arguments) => drop::run(arguments).await,
+    }
+}

@@ -1,0 +1,91 @@
+//! `zerohop log pop`.
+
+use std::time::Duration;
+
+use clap::Args;
+use zerohop_layer_log::{LogError, PopOutcome, keys};
+use zerohop_log_client::LogPopper;
+
+use super::place::{LogPlace, log_name, partitions};
+use super::record::print_records;
+use super::refusal::{LogRefusal, LogUse, print_refusal};
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::{interrupt, quantity};
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct LogPopArguments {
+    /// The log.
+    #[arg(value_name = "NAME", value_parser = log_name)]
+    name: String,
+    /// The name of the cursor, which begins at the first record.
+    #[arg(long, value_name = "CURSOR", default_value = "default", value_parser = cursor)]
+    cursor: String,
+    /// The partition [default: the first one that has a record].
+    #[arg(long, value_name = "NUMBER")]
+    partition: Option<u32>,
+    /// The highest number of records, all of one partition.
+    #[arg(long, value_name = "RECORDS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    limit: u32,
+    /// How long to wait for a record.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = quantity::duration)]
+    wait: Duration,
+    #[command(flatten)]
+    pub(super) place: LogPlace,
+}
+
+fn cursor(text: &str) -> Result<String, String> {
+    keys::check_name(text).map(str::to_owned).map_err(|error| error.to_string())
+}
+
+pub(super) async fn run(arguments: LogPopArguments) -> Result<CommandEnding, CommandError> {
+    let LogPopArguments { name, cursor, partition, limit, wait, place } = arguments;
+    let log = match place.open(&name).await? {
+        Ok(log) => log,
+        Err(refusal) => return refusal.print(&place, &name),
+    };
+    let numbers: Vec<u32> = match partitions(&log, partition) {
+        Ok(numbers) => numbers.collect(),
+        Err(refusal) => return refusal.print(&place, &name),
+    };
+    let wait_until = log.now().saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
+    let mut popper = LogPopper::new(log, cursor);
+    match pop(&mut popper, &place, (&numbers, limit), wait_until).await {
+        Ok(Some((partition, popped))) => {
+            output::note_done(output::WRITE);
+            print_records(&place, partition, &popped.records)?;
+            // The records are printed, so this pop is not repeated. A failure leaves a short record.
+            drop(popper.forget(partition).await);
+            Ok(CommandEnding::Done)
+        }
+        Ok(None) => {
+            let text = "there is no record that this cursor has not popped";
+            LogRefusal::new("no_record", text).print(&place, &name)
+        }
+        Err(error) => print_refusal(&place, &name, LogUse::Write, error),
+    }
+}
+
+/// Pops records of the first partition that has some, or waits for them.
+async fn pop(
+    popper: &mut LogPopper,
+    place: &LogPlace,
+    (numbers, limit): (&[u32], u32),
+    wait_until: u64,
+) -> Result<Option<(u32, PopOutcome)>, LogError> {
+    loop {
+        // What is appended behind this ends the wait.
+        let tails = popper.log().tails(numbers).await?;
+        for partition in numbers {
+            interrupt::note_sent(output::WRITE);
+            let popped = popper.pop(*partition, limit, place.until(popper.log())).await?;
+            if !popped.records.is_empty() {
+                return Ok(Some((*partition, popped)));
+            }
+        }
+        if popper.log().now() >= wait_until {
+            return Ok(None);
+        }
+        popper.log().wait_any(&tails, wait_until).await?;
+    }
+}

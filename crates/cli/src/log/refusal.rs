@@ -1,0 +1,122 @@
+//! Negative answers about logs: a sentence or JSON, with exit code 1.
+
+use serde::Serialize;
+use zerohop_layer_log::LogError;
+use zerohop_wire::plurals::counted;
+
+use super::place::LogPlace;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::names;
+use crate::output;
+
+/// A negative answer: a word for programs, and a sentence.
+#[derive(Debug)]
+pub(super) struct LogRefusal {
+    reason: &'static str,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct LogRefusalOutput<'a> {
+    log: &'a str,
+    done: bool,
+    reason: &'static str,
+    error: &'a str,
+}
+
+impl LogRefusal {
+    pub(super) fn new(reason: &'static str, text: impl Into<String>) -> Self {
+        Self { reason, text: text.into() }
+    }
+
+    pub(super) fn no_log() -> Self {
+        Self::new("no_log", "there is no such log: `zerohop log create` creates one")
+    }
+
+    pub(super) fn not_a_log() -> Self {
+        Self::new(
+            "no_log",
+            "the keyspace of this name is no log: `zerohop log list` names those that there are",
+        )
+    }
+
+    pub(super) fn no_partition(count: u32) -> Self {
+        let text = format!("the log has {}, numbered from 0 on", counted(count, "partition"));
+        Self::new("no_partition", text)
+    }
+
+    /// The negative answer in an error; else the error.
+    pub(super) fn of(error: LogError) -> Result<Self, LogError> {
+        let reason = match &error {
+            LogError::OutOfRange { first, next } => {
+                let text = format!(
+                    "the partition has the offsets from {first} on, and the next record gets offset {next}: read from one of \
+                     these"
+                );
+                return Ok(Self::new("out_of_range", text));
+            }
+            LogError::NoSuchPartition => "no_partition",
+            LogError::LogExists => "exists",
+            LogError::BadName => "bad_name",
+            LogError::GroupHasMembers => "has_members",
+            LogError::ProducerFenced { .. } => "fenced",
+            _ => return Err(error),
+        };
+        Ok(Self::new(reason, error.to_string()))
+    }
+
+    /// Prints it.
+    pub(super) fn print(&self, place: &LogPlace, log: &str) -> Result<CommandEnding, CommandError> {
+        if place.json {
+            output::json(&LogRefusalOutput { log, done: false, reason: self.reason, error: &self.text })?;
+        } else {
+            output::problem(&format!("zerohop: log {}: {}", names::quoted(log.as_bytes()), self.text));
+        }
+        Ok(CommandEnding::No)
+    }
+}
+
+/// Whether a command that fails may have changed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LogUse {
+    Read,
+    Write,
+}
+
+/// Prints an error that is a negative answer; returns any other.
+pub(super) fn print_refusal(
+    place: &LogPlace,
+    log: &str,
+    kind: LogUse,
+    error: LogError,
+) -> Result<CommandEnding, CommandError> {
+    match LogRefusal::of(error) {
+        Ok(refusal) => refusal.print(place, log),
+        Err(error) => Err(failed(kind, &error)),
+    }
+}
+
+/// The error of a command that only reads.
+pub(super) fn failed_to_read(error: &LogError) -> CommandError {
+    failed(LogUse::Read, error)
+}
+
+/// The error of a command that was not carried out.
+pub(super) fn failed(kind: LogUse, error: &LogError) -> CommandError {
+    match error {
+        LogError::Unavailable(_) if kind == LogUse::Write => {
+            CommandError::InDoubt(format!("{error}; the change may be done: look before you repeat it"))
+        }
+        LogError::Unavailable(why) => CommandError::RefusedAs { word: "unavailable", reason: why.clone() },
+        LogError::NoRoom => CommandError::RefusedAs {
+            word: "no_room",
+            reason: "the disk or memory of a node is full: `zerohop doctor` shows which".to_owned(),
+        },
+        LogError::BadBatch(fault) => CommandError::RefusedAs {
+            word: "too_large",
+            reason: format!("the batch is refused, and nothing of it is appended: {fault}"),
+        },
+        LogError::Corrupt(_) => CommandError::RefusedAs { word: "corrupt", reason: error.to_string() },
+        other => CommandError::Refused(other.to_string()),
+    }
+}
