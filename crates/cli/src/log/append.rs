@@ -74,10 +74,10 @@ pub(super) async fn run(arguments: LogAppendArguments) -> Result<CommandEnding, 
     let LogAppendArguments { name, records, key, partition, header, place } = arguments;
     let log = match place.open(&name).await? {
         Ok(log) => log,
-        Err(refusal) => return refusal.print(&place, &name),
+        Err(refusal) => return refusal.print(place.json, &name),
     };
     if let Err(refusal) = partitions(&log, partition) {
-        return refusal.print(&place, &name);
+        return refusal.print(place.json, &name);
     }
     let mut appender = Appender {
         producer: LogProducer::new(log),
@@ -95,13 +95,13 @@ pub(super) async fn run(arguments: LogAppendArguments) -> Result<CommandEnding, 
         let mut groups = lines::of_standard_input(appender.producer.limits().bytes);
         while let Some(lines) = groups.recv().await {
             if let Err(error) = appender.append_lines(&place, lines?).await? {
-                return print_refusal(&place, &name, LogUse::Write, error);
+                return print_refusal(place.json, &name, LogUse::Write, error);
             }
         }
     } else {
         let records = records.into_iter().map(OsString::into_vec).collect();
         if let Err(error) = appender.append(&place, records).await? {
-            return print_refusal(&place, &name, LogUse::Write, error);
+            return print_refusal(place.json, &name, LogUse::Write, error);
         }
     }
     if !place.json {

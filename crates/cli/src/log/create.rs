@@ -71,11 +71,11 @@ pub(super) async fn run(arguments: LogCreateArguments) -> Result<CommandEnding, 
         Ok(log) => log,
         Err(OpenError::Client(error)) => return Err(error.into()),
         Err(OpenError::Log(LogError::LogExists)) => {
-            return LogRefusal::new("exists", "there is a log of this name already").print(&place, &name);
+            return LogRefusal::new("exists", "there is a log of this name already").print(place.json, &name);
         }
         Err(OpenError::Log(LogError::NoSuchLog)) => {
             return LogRefusal::new("exists", "there is a keyspace of this name already, which is no log")
-                .print(&place, &name);
+                .print(place.json, &name);
         }
         Err(OpenError::Log(error)) => return Err(failed(LogUse::Write, &error)),
     };

@@ -36,7 +36,7 @@ struct LogDropOutput<'a> {
 pub(super) async fn run(arguments: LogDropArguments) -> Result<CommandEnding, CommandError> {
     let LogDropArguments { name, yes, wait, place } = arguments;
     if let Err(refusal) = place.open(&name).await? {
-        return refusal.print(&place, &name);
+        return refusal.print(place.json, &name);
     }
     if !yes && stdin().is_terminal() && !confirm("log", &name)? {
         output::problem("Nothing was dropped.");

@@ -79,7 +79,7 @@ pub(super) async fn run(arguments: LogGroupsArguments) -> Result<CommandEnding, 
     let LogGroupsArguments { name, place } = arguments;
     let log = match place.open(&name).await? {
         Ok(log) => log,
-        Err(refusal) => return refusal.print(&place, &name),
+        Err(refusal) => return refusal.print(place.json, &name),
     };
     let groups = log.groups().await.map_err(|error| failed_to_read(&error))?;
     for (group, summary) in &groups {

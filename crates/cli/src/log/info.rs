@@ -33,11 +33,11 @@ pub(super) struct LogOutput {
     /// Records and bytes of all partitions.
     records: u64,
     bytes: u64,
-    partitions: Vec<PartitionOutput>,
+    partitions: Vec<LogPartitionOutput>,
 }
 
 #[derive(Debug, Serialize)]
-struct PartitionOutput {
+struct LogPartitionOutput {
     partition: u32,
     /// The offset of the first record.
     first: u64,
@@ -54,7 +54,7 @@ impl LogOutput {
         let mut partitions = Vec::new();
         for partition in 0..options.partitions {
             let Bounds { first, next, bytes, batches } = log.bounds(partition).await?;
-            partitions.push(PartitionOutput { partition, first, next, bytes, batches });
+            partitions.push(LogPartitionOutput { partition, first, next, bytes, batches });
         }
         Ok(Self {
             log: name,
@@ -90,7 +90,7 @@ pub(super) async fn run(arguments: LogInfoArguments) -> Result<CommandEnding, Co
     let LogInfoArguments { name, place } = arguments;
     let log = match place.open(&name).await? {
         Ok(log) => log,
-        Err(refusal) => return refusal.print(&place, &name),
+        Err(refusal) => return refusal.print(place.json, &name),
     };
     let shown = LogOutput::read(&log, name).await.map_err(|error| failed_to_read(&error))?;
     print_log(&place, &shown)?;

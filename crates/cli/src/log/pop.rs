@@ -42,11 +42,11 @@ pub(super) async fn run(arguments: LogPopArguments) -> Result<CommandEnding, Com
     let LogPopArguments { name, cursor, partition, limit, wait, place } = arguments;
     let log = match place.open(&name).await? {
         Ok(log) => log,
-        Err(refusal) => return refusal.print(&place, &name),
+        Err(refusal) => return refusal.print(place.json, &name),
     };
     let numbers: Vec<u32> = match partitions(&log, partition) {
         Ok(numbers) => numbers.collect(),
-        Err(refusal) => return refusal.print(&place, &name),
+        Err(refusal) => return refusal.print(place.json, &name),
     };
     let wait_until = log.now().saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let mut popper = LogPopper::new(log, cursor);
@@ -60,9 +60,9 @@ pub(super) async fn run(arguments: LogPopArguments) -> Result<CommandEnding, Com
         }
         Ok(None) => {
             let text = "there is no record that this cursor has not popped";
-            LogRefusal::new("no_record", text).print(&place, &name)
+            LogRefusal::new("no_record", text).print(place.json, &name)
         }
-        Err(error) => print_refusal(&place, &name, LogUse::Write, error),
+        Err(error) => print_refusal(place.json, &name, LogUse::Write, error),
     }
 }
 

@@ -128,17 +128,17 @@ pub(super) async fn run(arguments: LogReadArguments) -> Result<CommandEnding, Co
     let LogReadArguments { name, partition, start, limit, bytes, place } = arguments;
     let log = match place.open(&name).await? {
         Ok(log) => log,
-        Err(refusal) => return refusal.print(&place, &name),
+        Err(refusal) => return refusal.print(place.json, &name),
     };
     start.check(&log, partition)?;
     let numbers = match partitions(&log, partition) {
         Ok(numbers) => numbers,
-        Err(refusal) => return refusal.print(&place, &name),
+        Err(refusal) => return refusal.print(place.json, &name),
     };
     let (mut left, mut bytes_left) = (limit.unwrap_or(u64::MAX), bytes.unwrap_or(u64::MAX));
     for partition in numbers {
         if let Err(error) = read(&log, &place, (partition, start), (&mut left, &mut bytes_left)).await? {
-            return print_refusal(&place, &name, LogUse::Read, error);
+            return print_refusal(place.json, &name, LogUse::Read, error);
         }
     }
     Ok(CommandEnding::Done)

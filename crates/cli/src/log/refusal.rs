@@ -4,7 +4,6 @@ use serde::Serialize;
 use zerohop_layer_log::LogError;
 use zerohop_wire::plurals::counted;
 
-use super::place::LogPlace;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::names;
 use crate::output;
@@ -66,8 +65,8 @@ impl LogRefusal {
     }
 
     /// Prints it.
-    pub(super) fn print(&self, place: &LogPlace, log: &str) -> Result<CommandEnding, CommandError> {
-        if place.json {
+    pub(super) fn print(&self, is_json: bool, log: &str) -> Result<CommandEnding, CommandError> {
+        if is_json {
             output::json(&LogRefusalOutput { log, done: false, reason: self.reason, error: &self.text })?;
         } else {
             output::problem(&format!("zerohop: log {}: {}", names::quoted(log.as_bytes()), self.text));
@@ -85,13 +84,13 @@ pub(super) enum LogUse {
 
 /// Prints an error that is a negative answer; returns any other.
 pub(super) fn print_refusal(
-    place: &LogPlace,
+    is_json: bool,
     log: &str,
     kind: LogUse,
     error: LogError,
 ) -> Result<CommandEnding, CommandError> {
     match LogRefusal::of(error) {
-        Ok(refusal) => refusal.print(place, log),
+        Ok(refusal) => refusal.print(is_json, log),
         Err(error) => Err(failed(kind, &error)),
     }
 }

@@ -46,12 +46,12 @@ pub(super) async fn run(arguments: LogTailArguments) -> Result<CommandEnding, Co
     let mut signals = StopSignals::new()?;
     let log = match place.open(&name).await? {
         Ok(log) => log,
-        Err(refusal) => return refusal.print(&place, &name),
+        Err(refusal) => return refusal.print(place.json, &name),
     };
     start.check(&log, partition)?;
     let numbers = match partitions(&log, partition) {
         Ok(numbers) => numbers,
-        Err(refusal) => return refusal.print(&place, &name),
+        Err(refusal) => return refusal.print(place.json, &name),
     };
     let (sender, mut pages) = mpsc::channel(PAGES_AHEAD);
     let mut readers = JoinSet::new();
@@ -63,7 +63,7 @@ pub(super) async fn run(arguments: LogTailArguments) -> Result<CommandEnding, Co
         };
         match offset {
             Ok(offset) => readers.spawn(follow(log.clone(), partition, offset, sender.clone())),
-            Err(error) => return print_refusal(&place, &name, LogUse::Read, error),
+            Err(error) => return print_refusal(place.json, &name, LogUse::Read, error),
         };
     }
     let mut left = limit.unwrap_or(u64::MAX);
@@ -75,7 +75,7 @@ pub(super) async fn run(arguments: LogTailArguments) -> Result<CommandEnding, Co
         let Some((partition, records)) = page else { break };
         let mut records = match records {
             Ok(records) => records,
-            Err(error) => return print_refusal(&place, &name, LogUse::Read, error),
+            Err(error) => return print_refusal(place.json, &name, LogUse::Read, error),
         };
         records.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         left -= records.len() as u64;

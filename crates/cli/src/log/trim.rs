@@ -47,7 +47,7 @@ pub(super) async fn run(arguments: LogTrimArguments) -> Result<CommandEnding, Co
     let LogTrimArguments { name, partition, below, older_than, keep_bytes, place } = arguments;
     let log = match place.open(&name).await? {
         Ok(log) => log,
-        Err(refusal) => return refusal.print(&place, &name),
+        Err(refusal) => return refusal.print(place.json, &name),
     };
     if below.is_some() && partition.is_none() && log.options().partitions > 1 {
         return Err(CommandError::Usage(
@@ -56,18 +56,18 @@ pub(super) async fn run(arguments: LogTrimArguments) -> Result<CommandEnding, Co
     }
     let numbers = match partitions(&log, partition) {
         Ok(numbers) => numbers,
-        Err(refusal) => return refusal.print(&place, &name),
+        Err(refusal) => return refusal.print(place.json, &name),
     };
     let Some(goal) = goal(&log, below, older_than, keep_bytes) else {
         let text = "the log has no retention: say what to remove with --below, --older-than or --keep-bytes";
-        return LogRefusal::new("no_retention", text).print(&place, &name);
+        return LogRefusal::new("no_retention", text).print(place.json, &name);
     };
     interrupt::note_sent(output::WRITE);
     let mut batches = 0;
     for partition in numbers {
         let trimmed = match log.trim(partition, goal).await {
             Ok(TrimOutcome { first, batches }) => LogTrimOutput { partition, done: true, first, batches },
-            Err(error) => return print_refusal(&place, &name, LogUse::Write, error),
+            Err(error) => return print_refusal(place.json, &name, LogUse::Write, error),
         };
         output::note_done(output::WRITE);
         batches += trimmed.batches;

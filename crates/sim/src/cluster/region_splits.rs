@@ -5,8 +5,6 @@ use zerohop_control::command::RegionSplit;
 use zerohop_placement::{ClusterMap, KeyOrder, Separators};
 use zerohop_wire::ids::KeyspaceId;
 
-use super::scenario::{ClusterScenario, Limits, region_keys};
-use crate::kinds::FaultKind;
 use crate::streams::Draw;
 
 /// The most splits that are requested in a run.
@@ -22,14 +20,19 @@ pub(super) struct RegionSplits {
     /// Regions are split in this run, if a keyspace is ordered.
     is_on: bool,
     requested: u32,
+    /// The keys at which regions may be split.
+    keys: Vec<&'static [u8]>,
 }
 
 impl RegionSplits {
-    /// In runs that split keyspaces, and in half of the others.
-    pub(super) fn new(mut random: Random, scenario: &ClusterScenario, limits: Limits) -> RegionSplits {
-        let is_drawn = random.chance(1, 2);
-        let is_on = limits.kinds.has(FaultKind::Splits) && (is_drawn || scenario.has(FaultKind::Splits));
-        RegionSplits { random, is_on, requested: 0 }
+    /// In runs that split keyspaces, and in half of the others that may. At these keys.
+    pub(super) fn new(
+        mut random: Random,
+        (may_split, splits_keyspaces): (bool, bool),
+        keys: Vec<&'static [u8]>,
+    ) -> RegionSplits {
+        let is_on = may_split && (random.chance(1, 2) || splits_keyspaces);
+        RegionSplits { random, is_on, requested: 0, keys }
     }
 
     pub(super) fn is_on(&self) -> bool {
@@ -38,8 +41,7 @@ impl RegionSplits {
 
     /// A key at which no region begins yet, if one of a few draws is.
     fn draw_separator(&mut self, known: &Separators) -> &'static [u8] {
-        let keys = region_keys();
-        let drawn: [&[u8]; 4] = std::array::from_fn(|_| *self.random.pick(&keys));
+        let drawn: [&[u8]; 4] = std::array::from_fn(|_| *self.random.pick(&self.keys));
         let is_new = |key: &&&[u8]| known.iter().all(|separator| separator != **key);
         drawn.iter().find(is_new).copied().unwrap_or(drawn[0])
     }

@@ -62,7 +62,7 @@ const SEPARATORS_OF_TRANSACTIONS: [&[&[u8]]; 4] = [
 ];
 
 /// The keys at which regions are split: all of these.
-pub(super) fn region_keys() -> Vec<&'static [u8]> {
+fn region_keys() -> Vec<&'static [u8]> {
     SEPARATORS.iter().chain(&SEPARATORS_OF_TRANSACTIONS).flat_map(|keys| keys.iter().copied()).collect()
 }
 
@@ -240,7 +240,8 @@ pub(super) fn region_splits_of(
     scenario: &ClusterScenario,
     limits: Limits,
 ) -> RegionSplits {
-    RegionSplits::new(streams.workload.fork(6), scenario, limits)
+    let (may_split, splits) = (limits.kinds.has(FaultKind::Splits), scenario.has(FaultKind::Splits));
+    RegionSplits::new(streams.workload.fork(6), (may_split, splits), region_keys())
 }
 
 /// The random streams of a cluster, independent of those of a single node.
