@@ -4,7 +4,7 @@
 //!   object_client, log_client ──▶ RecordStore ──▶ client
 //! ```
 //!
-//! [`RecordStore`] reads, scans and waits for records, and commits transactions of them. [`run`] drives a procedure over it.
+//! [`RecordStore`] reads, scans and waits for records, and commits transactions of them. [`run()`] drives a procedure over it.
 
 mod error;
 mod run;
