@@ -26,8 +26,9 @@ pub(crate) struct LogAppendArguments {
     /// The log.
     #[arg(value_name = "NAME", value_parser = log_name)]
     name: String,
-    /// The records, which are appended as one batch [default: the lines of standard input].
-    #[arg(value_name = "RECORD", allow_hyphen_values = true)]
+    /// The records, which are appended as one batch [default: the lines of standard input]. A record that begins with a hyphen
+    /// comes after `--`.
+    #[arg(value_name = "RECORD")]
     records: Vec<OsString>,
     /// The key of the records. Records of one key are in one partition.
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
