@@ -64,7 +64,7 @@ impl fmt::Display for ClusterReport {
         )?;
         writeln!(
             f,
-            "  grow     {:>8.0} ms     until a fourth node had its share, {}",
+            "  grow     {:>8.0} ms     until a fourth node had its share:{CONTINUED}{}",
             self.join_seconds * 1e3,
             format_args!("{} of partitions", counted(self.join_copies, "copy"))
         )?;

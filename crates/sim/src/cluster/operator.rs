@@ -216,7 +216,9 @@ impl SimulatedCluster {
         let Some(split) = self.operator.region_splits.draw(map) else { return false };
         self.coverage.fault(FaultKind::Splits);
         self.begin_scans_over_split(split.keyspace);
-        if self.transactional().is_some_and(|both| both.contains(&split.keyspace)) {
+        // Before the registers have their first values, no snapshot is checked.
+        let has_values = self.transacting.opened == AccountsState::Yes;
+        if has_values && self.transactional().is_some_and(|both| both.contains(&split.keyspace)) {
             self.begin_snapshots_over_split();
         }
         self.send_control_command(ControlCommand::SplitRegion(split));

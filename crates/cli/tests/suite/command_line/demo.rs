@@ -90,7 +90,7 @@ fn demo_prints_short_report_without_progress_off_terminal() {
     assert!(text.starts_with("7 files, 3.1 MB below "), "{text}");
     assert!(text.contains("(1 folders skipped)"), "{text}");
     assert!(text.ends_with("Nothing that was acknowledged is lost.\n"), "{text}");
-    assert_eq!((text.lines().count(), output.stderr.len()), (20, 0), "{text}");
+    assert_eq!((text.lines().count(), output.stderr.len()), (21, 0), "{text}");
     // The first line has the path of the folder.
     assert!(text.lines().skip(1).all(|line| line.len() <= 80), "{text}");
 }
