@@ -150,6 +150,13 @@ const EXAMPLES: &[CommandExamples] = &[
     ("log tail", &["zerohop log tail telemetry"]),
     ("log pop", &["zerohop log pop telemetry --cursor steering --wait 1m"]),
     ("log groups", &["zerohop log groups telemetry"]),
+    (
+        "log commit",
+        &[
+            "zerohop log commit telemetry watchers --to first",
+            "zerohop log commit telemetry watchers --to 42 --partition 0",
+        ],
+    ),
     ("log trim", &["zerohop log trim telemetry", "zerohop log trim telemetry --older-than 7d"]),
     ("log drop", &["zerohop log drop telemetry"]),
     ("bench blob", &["zerohop bench blob --blobs 64 --bytes 16MiB"]),

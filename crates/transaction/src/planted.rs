@@ -32,17 +32,12 @@ pub enum Bug {
     SiblingsNotNotified,
     /// A partition that was split off from a participant reports that it has prepared everything.
     ChildReportsAllPrepared,
-    /// Of the locks of its parent, a region takes those whose hash is among its points.
-    RegionLocksByPoints,
     /// A decision is forgotten with the session whose transaction it decides.
     DecisionEvictedWithSession,
 }
 
 impl Bug {
-    /// Those of regions, which only clusters show.
-    pub const OF_REGIONS: [Bug; 1] = [Bug::RegionLocksByPoints];
-
-    /// All of them except those of regions.
+    /// All of them.
     pub const ALL: [Bug; 15] = [
         Bug::ReadVersionsNotChecked,
         Bug::ConfirmIgnoresIntents,

@@ -10,7 +10,6 @@ use zerohop_wire::ids::PartitionId;
 use crate::id::KeyspaceRange;
 use crate::intents::{Intents, Locks};
 use crate::item::Access;
-use crate::planted::{Bug, is_planted};
 
 /// The access of this lock.
 const REGION: Access = Access::Transform(u8::MAX);
@@ -31,9 +30,6 @@ impl Intents {
     pub(crate) fn own_of(&self, locks: &Locks, points: KeyspaceRange) -> Locks {
         let is_own = |(lock_key, access): &(u64, Access)| match self.region {
             None => points.contains_lock_key(*lock_key),
-            Some(_) if is_planted(Bug::RegionLocksByPoints) && !self.has_all(locks, points) => {
-                points.contains_lock_key(*lock_key)
-            }
             Some(_) => *access != REGION,
         };
         locks.iter().copied().filter(is_own).collect()

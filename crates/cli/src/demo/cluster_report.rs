@@ -59,7 +59,7 @@ impl fmt::Display for ClusterReport {
         )?;
         writeln!(
             f,
-            "  return   {:>8.0} ms     until the killed node had returned with all its copies",
+            "  return   {:>8.0} ms     until the killed node had all its copies again",
             self.return_seconds * 1e3
         )?;
         writeln!(

@@ -4,6 +4,7 @@
 //! code is 1: see [`refusal`].
 
 mod append;
+mod commit;
 mod create;
 mod drop;
 mod groups;
@@ -55,6 +56,10 @@ pub(crate) enum LogCommand {
     Pop(pop::LogPopArguments),
     /// Shows the groups of a log: members, committed offsets, and the records that they have not read.
     Groups(groups::LogGroupsArguments),
+    /// Sets what a group without members reads next.
+    ///
+    /// So a group reads records again, or skips some. All partitions are set, or none.
+    Commit(commit::LogCommitArguments),
     /// Removes records from the beginning of a log.
     ///
     /// Without options, the command removes what the retention of the log does not keep. No process does this by itself.
@@ -76,6 +81,7 @@ impl LogCommand {
             Self::Tail(arguments) => &arguments.place,
             Self::Pop(arguments) => &arguments.place,
             Self::Groups(arguments) => &arguments.place,
+            Self::Commit(arguments) => &arguments.place,
             Self::Trim(arguments) => &arguments.place,
             Self::Drop(arguments) => &arguments.place,
         }
@@ -109,6 +115,7 @@ async fn done(command: LogCommand) -> Result<CommandEnding, CommandError> {
         LogCommand::Tail(arguments) => tail::run(arguments).await,
         LogCommand::Pop(arguments) => pop::run(arguments).await,
         LogCommand::Groups(arguments) => groups::run(arguments).await,
+        LogCommand::Commit(arguments) => commit::run(arguments).await,
         LogCommand::Trim(arguments) => trim::run(arguments).await,
         LogCommand::Drop(arguments) => drop::run(arguments).await,
     }

@@ -201,12 +201,8 @@ pub struct ScenarioDraws {
     pub is_ordered: bool,
     /// It has several regions.
     pub has_regions: bool,
-    /// A keyspace of transactions has several regions.
-    pub has_regions_of_transactions: bool,
     /// A keyspace of single operations is ordered, and regions are split.
     pub splits_regions: bool,
-    /// A keyspace of transactions is ordered, and regions are split.
-    pub splits_regions_of_transactions: bool,
     /// Atomic batches take several messages of replication.
     pub has_short_messages: bool,
     /// Primaries are cut off from all but one of their in-sync replicas.
@@ -219,16 +215,14 @@ pub fn scenario_draws(seed: u64) -> ScenarioDraws {
     let mut streams = streams(seed);
     let scenario = ClusterScenario::new(&mut streams.scenario, Limits::default());
     let splits = region_splits_of(&streams, &scenario, Limits::default()).is_on();
-    let (own, transactional) = scenario.keyspaces.split_at(scenario.keyspaces.len() - KEYSPACES.len());
+    let own = &scenario.keyspaces[..scenario.keyspaces.len() - KEYSPACES.len()];
     ScenarioDraws {
         kinds: scenario.kinds,
         names_no_epoch: scenario.traits.names_no_epoch,
         truncates_in_steps: scenario.traits.truncates_in_steps,
         is_ordered: own.iter().any(PlannedKeyspace::is_ordered),
         has_regions: own.iter().any(PlannedKeyspace::has_regions),
-        has_regions_of_transactions: transactional.iter().any(PlannedKeyspace::has_regions),
         splits_regions: splits && own.iter().any(PlannedKeyspace::is_ordered),
-        splits_regions_of_transactions: splits && transactional.iter().any(PlannedKeyspace::is_ordered),
         has_short_messages: scenario.peers.message_entries.is_some(),
         cuts_pairs: scenario.peers.cuts_pairs,
     }

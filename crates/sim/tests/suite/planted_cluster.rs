@@ -141,7 +141,10 @@ const OTHERS: [Row; 75] = [
     (BugPlace::Session(session::Bug::RangeEndsAtRegion), &[24, 27]),
     (BugPlace::Session(session::Bug::ReverseLeavesRegionEarly), &[27, 32, 36]),
     (BugPlace::Session(session::Bug::SeparatorSkipped), &[27, 36]),
-    (BugPlace::Partition(partition::Bug::RegionEndIgnored), &[29, 43, 45]),
+    (BugPlace::Partition(partition::Bug::RegionEndIgnored), &[18]),
+    (BugPlace::Partition(partition::Bug::SplitRegionDropped), &[18]),
+    (BugPlace::Session(session::Bug::RangeSkipsSibling), &[18]),
+    (BugPlace::Session(session::Bug::RangeCursorLost), &[18]),
 ];
 
 impl BugPlace {
@@ -163,9 +166,6 @@ impl BugPlace {
             }
             BugPlace::Session(bug) if session::Bug::OF_REGION_SPLITS.contains(&bug) => {
                 scenario_draws(seed).splits_regions
-            }
-            BugPlace::Transaction(bug) if transaction::Bug::OF_REGIONS.contains(&bug) => {
-                scenario_draws(seed).splits_regions_of_transactions
             }
             BugPlace::Partition(bug) if partition::Bug::OF_RANGES.contains(&bug) => {
                 scenario_draws(seed).is_ordered
@@ -239,8 +239,7 @@ impl BugPlace {
 
     /// The mutants of transactions, selected by `ZEROHOP_BUG=transactions`.
     fn of_transactions() -> Vec<BugPlace> {
-        let commits = transaction::Bug::ALL.into_iter().chain(transaction::Bug::OF_REGIONS);
-        let commits = commits.map(BugPlace::Transaction);
+        let commits = transaction::Bug::ALL.into_iter().map(BugPlace::Transaction);
         let partitions = partition::Bug::OF_TRANSACTIONS.into_iter().map(BugPlace::Partition);
         let sessions = session::Bug::OF_TRANSACTIONS.into_iter().map(BugPlace::Session);
         commits.chain(partitions).chain(sessions).collect()

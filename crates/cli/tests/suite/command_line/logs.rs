@@ -351,6 +351,8 @@ async fn members_of_a_group_share_partitions_and_older_generations_commit_nothin
     assert_eq!(old, Err(LogError::OldGeneration { generation: 2 }));
     assert_eq!(events.commit(commit(other, 2, 2)).await, Err(LogError::NotAssigned { partition: 2 }));
     events.commit(commit(owner, 2, 2)).await.unwrap();
+    let refused = log(&cluster, &["commit", "events", "g", "--to", "first"], b"");
+    assert_eq!((refused.0, refused.2.contains("the group has members")), (1, true), "{refused:?}");
     let kept = events.heartbeat("g".to_owned(), GroupOwner { member: owner, generation: 2 }, 60_000).await;
     assert_eq!(kept.unwrap().generation, 2);
     let shown = &json_lines(&done(&cluster, &["groups", "events", "--json"], b""))[0];
@@ -363,6 +365,16 @@ async fn members_of_a_group_share_partitions_and_older_generations_commit_nothin
     events.leave("g".to_owned(), owner).await.unwrap();
     let fetched = events.fetch("g".to_owned(), None, vec![1, 2]).await.unwrap();
     assert_eq!(fetched.iter().map(|one| one.map(|one| one.offset)).collect::<Vec<_>>(), [None, Some(1)]);
+    for (to, offset) in [("first", 0), ("3", 3), ("next", 3), ("1", 1)] {
+        done(&cluster, &["commit", "events", "g", "--partition", "2", "--to", to], b"");
+        let fetched = events.fetch("g".to_owned(), None, vec![2]).await.unwrap();
+        assert_eq!(fetched[0].unwrap().offset, offset);
+    }
+    let refused = log(&cluster, &["commit", "events", "g", "--partition", "2", "--to", "4"], b"");
+    assert_eq!((refused.0, refused.2.contains("from 0 on")), (1, true), "{refused:?}");
+    assert_eq!(log(&cluster, &["commit", "events", "g", "--to", "1"], b"").0, 2);
+    let shown = done(&cluster, &["groups", "events"], b"");
+    assert_eq!(shown, "g: 0 members, 2 records not read\n  partition 2: offset 1, 2 records not read\n");
     events.delete_group("g".to_owned()).await.unwrap();
     assert_eq!(done(&cluster, &["groups", "events"], b""), "");
 }

@@ -79,6 +79,7 @@ const ROWS: &[Row] = &[
     row("log info", "log-@"),
     row("log read", "log-@"),
     row("log pop", "log-@"),
+    row("log commit", "log-@ group --to first"),
     row("log groups", "log-@"),
     row("log trim", "log-@"),
     Row("log tail", "log-@ --time 1h", "", 0, Some("c")),

@@ -144,6 +144,8 @@ const ROWS: &[JsonRow] = &[
     row("log read", "log"),
     row("log tail", "log --time 1h --limit 3"),
     row("log pop", "log"),
+    row("log commit", "log group --to next"),
+    no("log commit", "log group --partition 0 --to 9"),
     row("log groups", "log"),
     row("log trim", "log"),
     no("log info", "none"),
