@@ -66,7 +66,7 @@ const CANARIES: [Row; 15] = [
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 75] = [
+const OTHERS: [Row; 78] = [
     (BugPlace::Engine(engine::Bug::NeededEntriesCompacted), &[9]),
     (BugPlace::Engine(engine::Bug::TombstoneDropped), &[25]),
     (BugPlace::Engine(engine::Bug::CheckpointStateLeftOut), &[9]),
