@@ -7,8 +7,9 @@ use super::part::ChainPart;
 use crate::log::chunk_head::ChunkHead;
 use crate::log::entry::{EntryMeta, FLAG_CHUNK, FLAG_LIST, u64_at};
 
-/// The start of a record after a trim: a part, and units of it that no longer count. Absolute, so that it means the same
-/// when it is replayed over a log in which trimmed parts are already gone.
+/// The start of a record after a trim: a part, and units of it that no longer count. It names the part, so that it means
+/// the same when it is replayed over a log in which trimmed parts are already gone: the part itself may be gone too, by a
+/// later trim, and then none of the units of the next part are removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrimPoint {
     /// Log index of the first part that stays.
@@ -121,10 +122,10 @@ impl Chain {
     pub(crate) fn trim(&mut self, to: TrimPoint, by: u64) -> Vec<ChainPart> {
         let keep_from = self.parts.partition_point(|p| p.index < to.part);
         let gone: Vec<ChainPart> = self.parts.drain(..keep_from).collect();
-        self.skipped = to.skip;
+        self.skipped = if self.has_part(to.part) { to.skip } else { 0 };
         (self.trimmed_by, self.applied) = (by, by);
         let whole: u64 = self.parts.iter().map(|p| u64::from(p.units)).sum();
-        self.units = whole.saturating_sub(to.skip);
+        self.units = whole.saturating_sub(self.skipped);
         gone
     }
 
@@ -244,5 +245,14 @@ mod tests {
         assert!(chain.has_part(5) && !chain.has_part(1));
         assert_eq!(trim_point(&chain.parts, chain.skipped + 1), None);
         assert_eq!(TrimPoint::decode(&to.encode()), Some(to));
+    }
+
+    #[test]
+    fn trim_to_a_part_that_is_gone_leaves_the_next_whole() {
+        let mut chain = Chain::default();
+        chain.push(part(5, 2));
+        chain.push(part(7, 1));
+        assert_eq!(chain.trim(TrimPoint { part: 3, skip: 1 }, 4), vec![]);
+        assert_eq!((chain.skipped, chain.units), (0, 3));
     }
 }

@@ -63,6 +63,41 @@ fn appends_of_changing_kinds_recover_as_last_record() {
     }
 }
 
+/// As above, for a trim that removed values of a part which a later trim removed whole: once both that part and the later trim are gone from the
+/// log, the earlier trim is about no part that there is.
+#[test]
+fn trim_of_a_part_that_is_gone_takes_nothing_from_the_next() {
+    for operations in 0..300 {
+        let disk = SimulatedDisk::new(operations);
+        let (mut engine, p) = open(&disk);
+        let trim = |engine: &mut Store, units| {
+            let to = engine.trim_point(p, b"k", units).expect("reads").expect("some are left");
+            write(engine, p, EntryKind::Trim, FLAG_LIST, b"k", &to.encode());
+        };
+        write(&mut engine, p, EntryKind::Append, FLAG_LIST, b"k", b"\x03\0\0\0abc");
+        write(&mut engine, p, EntryKind::Put, 0, b"alive", &[7; 3900]);
+        write(&mut engine, p, EntryKind::Append, FLAG_LIST, b"k", b"\x02\0\0\0de");
+        write(&mut engine, p, EntryKind::Append, FLAG_LIST, b"k", b"\x01\0\0\0f");
+        fill_segment(&mut engine, p);
+        // The segment with the earlier trim has no dead entry: it keeps the trim for longest.
+        trim(&mut engine, 2);
+        write(&mut engine, p, EntryKind::Put, 0, b"alive too", &[7; 3900]);
+        trim(&mut engine, 1);
+        fill_segment(&mut engine, p);
+        write(&mut engine, p, EntryKind::Append, FLAG_LIST, b"k", b"\x01\0\0\0g");
+        fill_segment(&mut engine, p);
+        engine.sync().expect("syncs");
+        disk.cut_power_after(operations);
+        drop(engine.compact(p));
+        drop(engine);
+        disk.crash();
+        let (mut engine, p) = open(&disk);
+        let record = engine.inspect(p, b"k").expect("reads").expect("is there");
+        assert_eq!((record.is_list, record.units), (true, 4), "{operations}");
+        assert_eq!(engine.lookup_assembled(p, b"k").expect("reads").as_deref(), Some(&b"defg"[..]));
+    }
+}
+
 fn append(engine: &mut Store, p: Handle, epoch: u32, index: u64, kind: EntryKind, payload: &[u8]) {
     let meta = EntryMeta { kind, flags: 0, epoch, index, timestamp: 1 };
     engine.append(p, &meta, b"k", payload).expect("is accepted");
