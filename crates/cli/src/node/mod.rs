@@ -184,6 +184,7 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
         .map_err(|error| CommandError::system("listening to signals", Path::new("zerohop"), &error))?;
     // From here on this is a clean shutdown without a takeover: the other nodes of the parent stop too.
     end_with_parent(arguments, Signal::QUIT)?;
+    server.log_ready();
     let ready = ready(&server, arguments.place.data.clone());
     // A reader that is gone is no reason not to serve.
     let printed = if arguments.json { output::json(&ready) } else { ready.print_text() };

@@ -292,9 +292,13 @@ impl Server {
         self.wait()
     }
 
-    /// Records that the node serves, and logs it.
+    /// Records that the node serves.
     fn is_ready(&mut self, stopwatch: Stopwatch) {
         (self.ready_after, self.end_wait) = (stopwatch.elapsed(), STOP_WAIT);
+    }
+
+    /// Logs that the node serves. A reader of the log may send signals from then on, so [`Server::stop_on_signals`] comes before.
+    pub fn log_ready(&self) {
         let listening: Vec<String> = self.instances.iter().map(|(id, at)| format!("{id} at {at}")).collect();
         let ready_after_ms = self.ready_after.as_millis() as u64;
         info!(ready_after_ms, instances = listening.join(", "), "ready");
