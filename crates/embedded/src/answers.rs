@@ -198,7 +198,8 @@ impl InstanceEffects for BatchAnswers {
             | InstanceEffect::FetchMap
             | InstanceEffect::SyncTimestampBound(_)
             | InstanceEffect::InvariantBroken { .. }
-            | InstanceEffect::Drained { .. } => {}
+            | InstanceEffect::Drained { .. }
+            | InstanceEffect::SplitRegion(_) => {}
         }
     }
 }

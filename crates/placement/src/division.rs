@@ -7,6 +7,7 @@ use zerohop_wire::ids::PartitionId;
 
 use crate::hash::HashKind;
 use crate::keyspace::{KeyOrder, KeyspaceConfig};
+use crate::limits::SEPARATOR_BYTES_MAX;
 use crate::partitions::{PartitionCount, partition_of};
 use crate::regions::{RegionFault, Regions};
 use crate::separators::Separators;
@@ -106,6 +107,16 @@ impl Division {
         Some((self.separators.begin(position), self.separators.end(position)))
     }
 
+    /// The shortest key at which a region can be split between two of its keys that are adjacent, `left` below `right`. `None`: there is none
+    /// of at most [`SEPARATOR_BYTES_MAX`] bytes, or both keys are of one blob and in one partition everywhere.
+    pub fn separator_between(&self, region: PartitionId, left: &[u8], right: &[u8]) -> Option<Vec<u8>> {
+        let (left, right) = (routed(left), routed(right));
+        let common = left.iter().zip(right).take_while(|(a, b)| a == b).count();
+        let separator = right.get(..=common).filter(|key| left < *key && key.len() <= SEPARATOR_BYTES_MAX)?;
+        let (begin, end) = self.bounds(region)?;
+        (begin < separator && end.is_none_or(|end| separator < end)).then(|| separator.to_vec())
+    }
+
     /// The regions that a retired region was split into, in the order of their keys. Empty: there never was such a region, or it still is one.
     pub fn descendants(&self, retired: PartitionId) -> Vec<PartitionId> {
         let Some(points) = self.regions.retired(retired) else { return Vec::new() };
@@ -123,5 +134,25 @@ impl Division {
             KeyOrder::Ordered if self.position(partition).is_some() => vec![partition],
             KeyOrder::Ordered => self.descendants(partition),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn separator_is_the_shortest_key_between_two_adjacent_ones() {
+        let separators = Separators::new([&b"d"[..]]).expect("is one");
+        let config = KeyspaceConfig::new("papers".parse().expect("is a name"), 3);
+        let division = Division::new(&KeyspaceConfig { separators, ..config.ordered() });
+        let between = |left: &[u8], right: &[u8]| division.separator_between(PartitionId(0), left, right);
+        assert_eq!(between(b"abc", b"abx-long"), Some(b"abx".to_vec()));
+        assert_eq!(between(b"a", b"ab"), Some(b"ab".to_vec()));
+        assert_eq!(between(b"c", b"d"), None, "the region ends there");
+        let long = [b'c'; 300];
+        assert_eq!(between(&long[..299], &long), None, "no separator has 300 bytes");
+        assert_eq!(between(&long[..255], &long), Some(long[..256].to_vec()));
+        assert_eq!(between(b"b", b"b"), None, "they are adjacent keys");
     }
 }

@@ -64,7 +64,8 @@ impl InstanceEffects for OutputFrames {
             | InstanceEffect::ProposeChange { .. }
             | InstanceEffect::FetchMap
             | InstanceEffect::InvariantBroken { .. }
-            | InstanceEffect::Drained { .. } => {}
+            | InstanceEffect::Drained { .. }
+            | InstanceEffect::SplitRegion(_) => {}
         }
     }
 }

@@ -26,6 +26,7 @@ impl<D: Disk> Instance<D> {
         self.step_splits(effects);
         self.follow_again(effects);
         self.report_drained(effects);
+        self.split_large_regions(effects);
         if is_touched {
             self.maintenance.busy_until_ms = self.clock.elapsed_ms() + MAINTENANCE_BUSY_MS;
         }

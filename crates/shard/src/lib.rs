@@ -27,6 +27,7 @@ mod open;
 mod open_error;
 mod partitions;
 mod read_locks;
+mod region_sizes;
 mod requests;
 mod splits;
 mod stats;
@@ -57,6 +58,7 @@ pub use local::{IndexPage, LocalCalls};
 pub use mapping::MapChangeError;
 pub use open::{InstanceOptions, OpenReport};
 pub use open_error::InstanceOpenError;
+pub use region_sizes::LargeRegion;
 pub use stats::{FailedLogs, InstanceStats, KeyspaceFigures};
 pub use stored_contents::{StoredContents, StoredInstance, StoredPartition};
 
@@ -156,6 +158,8 @@ pub enum InstanceEffect<'e> {
         /// The epoch of the map.
         map: MapEpoch,
     },
+    /// Requests a split of a region from the control group. The request is repeated, with growing pauses, while the region is too large.
+    SplitRegion(&'e LargeRegion),
 }
 
 /// Takes the effects of an instance. The enum is exhaustive, so that no owner leaves an effect out unnoticed.

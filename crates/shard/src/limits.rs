@@ -59,3 +59,12 @@ pub(crate) const DRAINED_CHECK_MS: u64 = 20;
 
 /// The longest pause between two checks.
 pub(crate) const DRAINED_CHECK_MS_MAX: u64 = 500;
+
+/// How often an instance measures the regions whose primary is here.
+pub(crate) const REGION_CHECK_MS: u64 = 1_000;
+
+/// After how long a requested split of a region is requested again. Each pause is twice as long: the region may move, or the map be full.
+pub(crate) const REGION_SPLIT_AGAIN_MS: u64 = 5_000;
+
+/// The longest pause between two requests to split one region.
+pub(crate) const REGION_SPLIT_AGAIN_MS_MAX: u64 = 300_000;

@@ -22,6 +22,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
 use super::clock::ClockReading;
 use super::engine_name::{engine_id, named};
+use super::region_sizes::RegionSizes;
 use super::{Instance, InstanceEffects, effects_adapter};
 use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH, SPLITS_PREFERRED_MAX};
 use zerohop_partition::MapView;
@@ -48,6 +49,8 @@ pub(super) struct Splits {
     inherited_states: BTreeMap<(KeyspaceId, PartitionId), InheritedState>,
     again_ms: u64,
     completed: u64,
+    /// Regions that may be split by their size.
+    pub(super) sizes: RegionSizes,
 }
 
 /// A parent that waits for its split.

@@ -70,7 +70,7 @@ pub const COMMITS: [&str; 22] = [
 ];
 
 /// Cases of blobs, snapshots, comparisons of copies, and scans.
-pub const BLOBS: [&str; 67] = [
+pub const BLOBS: [&str; 68] = [
     "blobs: puts of new blobs",
     "blobs: puts that replace",
     "blobs: bytes pushed",
@@ -135,6 +135,7 @@ pub const BLOBS: [&str; 67] = [
     "scans of ranges over regions",
     "scans of ranges over splits of regions",
     "regions split",
+    "large regions split",
     "scans that went on at another primary",
     "scans that went on in children",
     "scans that failed",

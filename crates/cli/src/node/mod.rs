@@ -3,6 +3,7 @@
 mod command;
 mod cross_partition;
 mod hosts;
+mod partitions;
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use zerohop_server::{
 
 pub(crate) use self::command::{NodeCommand, run as command};
 use self::hosts::ClusterArguments;
+use self::partitions::PartitionArguments;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::runtime::runtime;
 use crate::common::secret::SecretPlace;
@@ -65,10 +67,8 @@ struct RunArguments {
     /// 1GiB].
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     memory_budget: Option<u64>,
-    /// The maximum rate, in bytes per second, at which the node sends partitions that move or are rebuilt. It is at
-    /// least 1MiB [default: as fast as possible without delaying requests].
-    #[arg(long, value_name = "BYTES", value_parser = copy_rate)]
-    copy_rate: Option<u64>,
+    #[command(flatten)]
+    partitions: PartitionArguments,
     #[command(flatten)]
     redis: RedisTimeout,
     /// A host name by which this node serves HTTP if the cluster has no secret. `localhost`, the address and the name
@@ -167,7 +167,7 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
     let redis_time_out = options.redis_time_out;
     options.http_names.clone_from(&arguments.http_name);
     options.memory_bytes = arguments.memory_budget.unwrap_or(options.memory_bytes);
-    options.copy_bytes_per_s = arguments.copy_rate.unwrap_or(options.copy_bytes_per_s);
+    options.partitions = arguments.partitions.limits();
     let credentials = (options.secret.clone(), options.tls.as_ref().and_then(|tls| tls.client.clone()));
     // The process that has started all nodes of a folder has checked this already.
     if let (Some(data), None) = (&options.data, &options.local)
@@ -192,14 +192,6 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
         output::problem(&format!("zerohop: {error}"));
     }
     server.wait().map(|()| CommandEnding::Done).map_err(|error| failed(&error))
-}
-
-/// The lowest bulk copy rate: a receiver without data for seconds begins again.
-const COPY_RATE_MIN: u64 = 1 << 20;
-
-fn copy_rate(text: &str) -> Result<u64, String> {
-    let bytes = quantity::bytes(text)?;
-    if bytes < COPY_RATE_MIN { Err("1MiB a second is the least".to_owned()) } else { Ok(bytes) }
 }
 
 fn ready(server: &Server, data: Option<PathBuf>) -> ReadyNode {

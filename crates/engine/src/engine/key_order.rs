@@ -4,7 +4,7 @@ use super::store_of;
 use super::{Engine, Handle};
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
-use crate::index::key_order::{KeyRange, KeysOfRange};
+use crate::index::key_order::{KeyOrder, KeyRange, KeysOfRange};
 use crate::io::Io;
 use crate::store::PartitionStore;
 
@@ -42,7 +42,28 @@ impl<'e, D: Disk> KeyOrderView<'e, D> {
     /// # Errors
     /// [`EngineError::NotOrdered`]; as [`KeyOrderView::keep`].
     pub fn keys(self, range: KeyRange<'_>, most: usize, at: Option<u64>) -> EngineResult<KeysOfRange> {
+        Ok(self.complete()?.keys_of(range, most, at))
+    }
+
+    /// The number of keys with a record in a range.
+    ///
+    /// # Errors
+    /// As [`KeyOrderView::keys`].
+    pub fn count(self, range: KeyRange<'_>) -> EngineResult<usize> {
+        Ok(self.complete()?.count(range))
+    }
+
+    /// Two adjacent keys with a record, of which the second has so many others below it: a place to divide the keys. `None`: there
+    /// are none, also for rank 0.
+    ///
+    /// # Errors
+    /// As [`KeyOrderView::keys`].
+    pub fn pair_at(self, rank: usize) -> EngineResult<Option<(Vec<u8>, Vec<u8>)>> {
+        Ok(self.complete()?.pair_at(rank))
+    }
+
+    fn complete(self) -> EngineResult<&'e KeyOrder> {
         self.store.complete_order(self.io)?;
-        self.store.index.keys_of(range, most, at).ok_or(EngineError::NotOrdered)
+        self.store.index.kept().ok_or(EngineError::NotOrdered)
     }
 }

@@ -126,6 +126,16 @@ impl KeyOrder {
         found
     }
 
+    /// The number of keys with a record in a range.
+    pub(crate) fn count(&self, range: KeyRange<'_>) -> usize {
+        self.keys.count(range.from, range.to)
+    }
+
+    /// Two adjacent keys with a record, of which the second has so many others below it.
+    pub(crate) fn pair_at(&self, rank: usize) -> Option<(Vec<u8>, Vec<u8>)> {
+        Some((self.keys.key_at(rank.checked_sub(1)?)?, self.keys.key_at(rank)?))
+    }
+
     /// Memory that it uses, in bytes; about, of keys that have no record.
     pub(crate) fn bytes(&self) -> usize {
         self.keys.memory_bytes() + self.ended_bytes

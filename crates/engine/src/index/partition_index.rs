@@ -1,6 +1,6 @@
 //! The index of a partition: by hash, and the order of the keys if the partition keeps it.
 
-use super::key_order::{KeyOrder, KeyRange, KeysOfRange};
+use super::key_order::KeyOrder;
 use super::location::{EntryPlace, Location};
 use super::{HashIndex, IndexSlot};
 
@@ -107,17 +107,13 @@ impl PartitionIndex {
         Ok(())
     }
 
-    /// Keys of a range ([`KeyOrder::keys_of`]); `None`: the order is not complete.
-    pub(crate) fn keys_of(&self, range: KeyRange<'_>, most: usize, at: Option<u64>) -> Option<KeysOfRange> {
-        Some(self.kept()?.keys_of(range, most, at))
-    }
-
     /// Memory that it uses, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.hash.bytes() + self.kept().map_or(0, KeyOrder::bytes)
     }
 
-    fn kept(&self) -> Option<&KeyOrder> {
+    /// The order of the keys; `None`: it is not complete.
+    pub(crate) fn kept(&self) -> Option<&KeyOrder> {
         match &self.order {
             OrderOfKeys::Kept(order) => Some(order),
             OrderOfKeys::NotKept | OrderOfKeys::Incomplete => None,

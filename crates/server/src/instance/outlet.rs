@@ -1,18 +1,21 @@
 //! Executes the effects of an instance: answers go to connections, other effects to their targets.
 
 use tokio::sync::mpsc;
-use tracing::error;
+use tracing::{error, info};
 use zerohop_partition::Token;
 use zerohop_reactor::{ClockSample, ConnectionId, Replies, RequestToken};
 use zerohop_relay::{UNIT_TOKEN_BIT, UnitAnswer};
-use zerohop_shard::{AnswerOrigin, InstanceEffect, InstanceEffects};
+use zerohop_shard::{AnswerOrigin, InstanceEffect, InstanceEffects, LargeRegion};
 use zerohop_wire::Message;
+use zerohop_wire::admin::{AdminQuestion, AdminRequest, RegionSplit};
+use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
 use super::latencies::OperationLatencies;
 use super::links::Links;
 use super::notice::InstanceMessage;
 use super::timestamp_bounds::TimestampBounds;
+use crate::control_job::{ControlJob, ReplyTo};
 
 /// The targets of effects other than answers to connections.
 #[derive(Debug)]
@@ -23,6 +26,8 @@ pub(crate) struct Outlet {
     pub(crate) timestamp_bounds: TimestampBounds,
     /// The channel to the manager for the control group; `None` for a standalone node.
     pub(crate) manager_messages: Option<mpsc::Sender<InstanceMessage>>,
+    /// The channel to the manager for changes that a client could request too.
+    pub(crate) jobs: mpsc::Sender<ControlJob>,
     pub(crate) this_member: InstanceId,
     /// Times of requests of native clients.
     pub(crate) latencies: OperationLatencies,
@@ -34,6 +39,17 @@ impl Outlet {
             // If the channel is full, the message is repeated later.
             drop(words.try_send(word));
         }
+    }
+
+    fn split_region(&self, large: &LargeRegion) {
+        let LargeRegion { name, region, bytes, separator, share, .. } = large;
+        info!(keyspace = %name, region = region.get(), bytes, "a region is large and is split");
+        let (keyspace, separator, share) = (name.to_string(), separator.clone(), Some(u32::from(*share)));
+        let request =
+            AdminRequest::of(AdminQuestion::SplitRegion(RegionSplit { keyspace, separator, share }));
+        let job = ControlJob { encoded: request.to_bytes(), access: Access::All, reply: ReplyTo::Nobody };
+        // If the channel is full, the request is repeated later.
+        drop(self.jobs.try_send(job));
     }
 }
 
@@ -75,6 +91,7 @@ impl InstanceEffects for OutletEffects<'_, '_> {
                     "{broken}: this replica has stopped until the node starts again; another in-sync replica takes over if there is one"
                 )
             }
+            InstanceEffect::SplitRegion(large) => self.outlet.split_region(large),
             InstanceEffect::Drained { keyspace, map } => {
                 self.outlet.send_to_manager(InstanceMessage::Drained {
                     instance: self.outlet.this_member,

@@ -88,6 +88,7 @@ impl<D: Disk> InstanceService<D> {
             links: Links::new(cluster, me),
             timestamp_bounds,
             manager_messages: words,
+            jobs: manager.clone(),
             this_member: me,
             latencies: OperationLatencies::new(),
         };

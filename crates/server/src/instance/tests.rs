@@ -21,6 +21,7 @@ use super::*;
 use crate::control_job::ControlJob;
 use crate::control_job::ReplyTo;
 use crate::manager::{ManagerInput, report_end};
+use crate::partition_limits::PartitionLimits;
 
 mod links;
 
@@ -59,7 +60,7 @@ impl ServiceBench {
             identity: Identity { cluster: CLUSTER, instance, incarnation },
             root,
             engine: EngineOptions { disk_reserve_bytes: 0, ..EngineOptions::default() },
-            copy_bytes_per_s: 0,
+            partitions: PartitionLimits::default(),
             history: MapHistory::new(Arc::new(map.clone())),
             driver,
             jobs: jobs_out,

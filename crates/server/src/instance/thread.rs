@@ -25,6 +25,7 @@ use crate::control_job::ControlJob;
 use crate::folder::NodeFolder;
 use crate::limits::DAMAGE_REPORTED_MAX;
 use crate::node_files::clean_shutdown;
+use crate::partition_limits::PartitionLimits;
 
 /// The parameters of an instance.
 pub(crate) struct InstancePlan {
@@ -34,8 +35,8 @@ pub(crate) struct InstancePlan {
     /// The data folder of the node; `None`: everything is in memory.
     pub(crate) root: Option<PathBuf>,
     pub(crate) engine: EngineOptions,
-    /// See [`crate::server::ServerOptions::copy_bytes_per_s`]; the share of this instance.
-    pub(crate) copy_bytes_per_s: u64,
+    /// The limits of its partitions; its share of the node's limits.
+    pub(crate) partitions: PartitionLimits,
     pub(crate) history: MapHistory,
     /// A listening socket; clients that connect wait until the data is open.
     pub(crate) driver: MioDriver,
@@ -129,7 +130,7 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
         identity,
         root,
         engine,
-        copy_bytes_per_s,
+        partitions,
         history,
         mut driver,
         jobs,
@@ -153,7 +154,8 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
     let (mut instance, found) =
         Instance::<NodeDisk>::open(disk, InstanceOptions { identity, engine }, history, now)
             .map_err(|error| error.to_string())?;
-    instance.set_copy_rate(copy_bytes_per_s);
+    instance.set_copy_rate(partitions.copy_bytes_per_s);
+    instance.set_region_limit(partitions.region_bytes);
     let recovered = RecoveredData::new(&found, stopwatch.elapsed(), warning);
     recovered.log_recovery(identity.instance);
     let (timestamp_bounds, before) = TimestampBounds::begin(folder.clone(), identity.incarnation)?;

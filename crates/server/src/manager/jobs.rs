@@ -326,6 +326,11 @@ async fn send(shared: &ManagerShared, reply: ReplyTo, mut answer: AdminAnswer) {
     answer.map_epoch = shared.history.borrow().map().epoch().0;
     let encoded = answer.to_bytes();
     match reply {
+        ReplyTo::Nobody => {
+            if let AdminAnswer { answer: Some(AdminReply::Refused(refused)), .. } = &answer {
+                warn!(reason = refused.reason, "a change that an instance requested is refused");
+            }
+        }
         ReplyTo::Here { envelope, sender } => drop(sender.try_send((envelope, encoded))),
         ReplyTo::Instance { instance_index: place, request_number: query } => {
             // Instances accept requests before the manager knows that they serve.

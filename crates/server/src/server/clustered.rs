@@ -183,7 +183,7 @@ pub(super) fn start(
         identity: Identity { cluster, instance: *id, incarnation },
         root: options.data.clone(),
         engine: EngineOptions { memory_bytes, ..EngineOptions::default() },
-        copy_bytes_per_s: options.copy_bytes_per_s.div_ceil(instances.max(1) as u64),
+        partitions: options.partitions.of_instance(instances),
         history: history.clone(),
         driver,
         jobs: jobs.clone(),

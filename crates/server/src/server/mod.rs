@@ -65,6 +65,7 @@ use crate::limits::{
     SIGNALS_WAIT, START_FAILED_WAIT, STOP_WAIT,
 };
 use crate::manager::{self, ClusterMode, InstanceHandle, ManagerInput, ManagerPlan, NodeIdentity, Serve};
+use crate::partition_limits::PartitionLimits;
 pub use zerohop_reactor::TlsOptions;
 
 /// The options of a node.
@@ -78,9 +79,8 @@ pub struct ServerOptions {
     pub instances: Option<usize>,
     /// Memory for the newest part of the data, in bytes, over all instances; indexes need additional memory.
     pub memory_bytes: u64,
-    /// Bulk copy throttle: the bytes that all instances together send per second in snapshot installs, for moves and for lost copies; 0: as fast as
-    /// possible without delaying requests.
-    pub copy_bytes_per_s: u64,
+    /// The limits of its partitions.
+    pub partitions: PartitionLimits,
     /// Its membership in a cluster of several nodes. `None`: as saved in the data folder; with new data, the node is standalone.
     pub cluster: Option<ClusterOptions>,
     /// Its part in a local cluster, for all of whose folders one process starts nodes.
@@ -114,7 +114,7 @@ impl ServerOptions {
             data: None,
             instances: None,
             memory_bytes: MEMORY_BYTES_DEFAULT,
-            copy_bytes_per_s: 0,
+            partitions: PartitionLimits::default(),
             cluster: None,
             local: None,
             secret: None,
@@ -447,7 +447,7 @@ impl Assembly<'_> {
             identity: Identity { cluster: saved.cluster, instance: *id, incarnation },
             root: options.data.clone(),
             engine: EngineOptions { memory_bytes, ..EngineOptions::default() },
-            copy_bytes_per_s: options.copy_bytes_per_s.div_ceil(ids.len().max(1) as u64),
+            partitions: options.partitions.of_instance(ids.len()),
             history: history.clone(),
             driver,
             jobs: jobs.clone(),

@@ -21,7 +21,7 @@ use zerohop_wire::{Envelope, Failure, Message, messages};
 
 use super::super::{
     AnswerOrigin, ClockReading, Identity, Instance, InstanceEffect, InstanceEffects, InstanceOptions,
-    OpenReport,
+    LargeRegion, OpenReport,
 };
 use zerohop_partition::Token;
 use zerohop_partition::limits::READ_LOCK_MS;
@@ -42,6 +42,7 @@ pub(super) struct BenchOutput {
     pub(super) timestamp_bounds: Vec<Timestamp>,
     pub(super) proposals: Vec<(AnswerOrigin, zerohop_replication::GroupChange)>,
     pub(super) drained: Vec<(KeyspaceId, MapEpoch)>,
+    pub(super) large_regions: Vec<LargeRegion>,
     pub(super) broken: Vec<(PartitionId, &'static str)>,
 }
 
@@ -57,6 +58,7 @@ impl InstanceEffects for BenchOutput {
                 self.timestamp_bounds.push(timestamp_bound)
             }
             InstanceEffect::Drained { keyspace, map } => self.drained.push((keyspace, map)),
+            InstanceEffect::SplitRegion(large) => self.large_regions.push(large.clone()),
             InstanceEffect::InvariantBroken { partition, broken, .. } => {
                 self.broken.push((partition, broken.rule))
             }

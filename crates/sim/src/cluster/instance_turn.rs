@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use zerohop_partition::Token;
 use zerohop_relay::{UNIT_TOKEN_BIT, UnitAnswer};
 use zerohop_replication as replica;
-use zerohop_shard::{AnswerOrigin, InstanceEffect, InstanceEffects};
+use zerohop_shard::{AnswerOrigin, InstanceEffect, InstanceEffects, LargeRegion};
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, RequestId, Timestamp};
 use zerohop_wire::messages::Member;
 use zerohop_wire::{Encoder, Envelope, Message};
@@ -25,6 +25,8 @@ pub(crate) struct ClusterTurn {
     pub(crate) proposals: Vec<(AnswerOrigin, replica::GroupChange)>,
     /// Draining keyspaces without pending work on this instance, with the epoch of the map.
     pub(crate) drained: Vec<(KeyspaceId, MapEpoch)>,
+    /// Regions that are to be split because of their size.
+    pub(crate) large_regions: Vec<LargeRegion>,
     pub(crate) fetches_map: bool,
     /// Origins of answers about a record.
     pub(crate) answered: Vec<AnswerOrigin>,
@@ -95,6 +97,7 @@ impl InstanceEffects for Collect<'_> {
                 });
             }
             InstanceEffect::Drained { keyspace, map } => self.output.drained.push((keyspace, map)),
+            InstanceEffect::SplitRegion(large) => self.output.large_regions.push(large.clone()),
         }
     }
 }

@@ -129,6 +129,9 @@ impl SimulatedCluster {
                 );
             }
         }
+        for large in &turned.large_regions {
+            self.split_large_region(large);
+        }
         if turned.fetches_map {
             self.queue_agent_event(host, DelayedEvent::FetchMap);
         }
@@ -314,6 +317,7 @@ impl SimulatedCluster {
             let history = MapHistory::new(Arc::clone(&map));
             match found.open(identity, self.scenario.engine, history, host.clock.show(now)) {
                 Ok(opened) => {
+                    found.set_region_limit(self.operator.region_limit());
                     let damage = opened.engine.damage().next();
                     is_intact &= opened.lost_states.is_empty() && damage.is_none();
                     if is_sound && (damage.is_some() || !opened.lost_states.is_empty()) {

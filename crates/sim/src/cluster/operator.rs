@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use zerohop_base::time::Time;
 use zerohop_control::agent::{AgentEvent, NoOutcome};
-use zerohop_control::command::{CommandOutcome, ControlCommand, ManagerInfo, MovePartition};
+use zerohop_control::command::{CommandOutcome, ControlCommand, ManagerInfo, MovePartition, RegionSplit};
 use zerohop_placement::{
     ClusterMap, HashKind, KeyOrder, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount, Separators,
 };
+use zerohop_shard::LargeRegion;
 use zerohop_wire::ids::KeyspaceId;
 
 use super::redis::REDIS_KEYSPACES;
@@ -44,6 +45,11 @@ pub(super) struct Operator {
 }
 
 impl Operator {
+    /// The size above which regions are split.
+    pub(super) fn region_limit(&self) -> Option<u64> {
+        self.region_splits.limit()
+    }
+
     pub(super) fn new(region_splits: RegionSplits) -> Operator {
         Operator {
             pending_commands: BTreeMap::new(),
@@ -214,6 +220,21 @@ impl SimulatedCluster {
             return false;
         }
         let Some(split) = self.operator.region_splits.draw(map) else { return false };
+        self.request_split(split);
+        true
+    }
+
+    /// An instance requests a split of a region because of its size.
+    pub(super) fn split_large_region(&mut self, large: &LargeRegion) {
+        if self.phase != ClusterPhase::Faults || !self.operator.region_splits.admit() {
+            return;
+        }
+        self.coverage.blob("large regions split");
+        let LargeRegion { keyspace, region, separator, share, .. } = large.clone();
+        self.request_split(RegionSplit { keyspace, region, separator: separator.into(), share });
+    }
+
+    fn request_split(&mut self, split: RegionSplit) {
         self.coverage.fault(FaultKind::Splits);
         self.begin_scans_over_split(split.keyspace);
         // Before the registers have their first values, no snapshot is checked.
@@ -222,7 +243,6 @@ impl SimulatedCluster {
             self.begin_snapshots_over_split();
         }
         self.send_control_command(ControlCommand::SplitRegion(split));
-        true
     }
 
     /// Sends a random command.

@@ -10,6 +10,9 @@ use crate::streams::Draw;
 /// The most splits that are requested in a run.
 const REQUESTS_MAX: u32 = 16;
 
+/// The live bytes above which regions are split by their size: what few records of the workload have.
+const REGION_BYTES: u64 = 4 << 10;
+
 /// One of so many turns of the operator requests a split.
 const OF_TURNS: u64 = 4;
 
@@ -19,6 +22,8 @@ pub(super) struct RegionSplits {
     random: Random,
     /// Regions are split in this run, if a keyspace is ordered.
     is_on: bool,
+    /// Regions are also split by their size.
+    is_by_size: bool,
     requested: u32,
     /// The keys at which regions may be split.
     keys: Vec<&'static [u8]>,
@@ -31,12 +36,25 @@ impl RegionSplits {
         (may_split, splits_keyspaces): (bool, bool),
         keys: Vec<&'static [u8]>,
     ) -> RegionSplits {
+        let is_by_size = may_split && random.clone().chance(1, 4);
         let is_on = may_split && (random.chance(1, 2) || splits_keyspaces);
-        RegionSplits { random, is_on, requested: 0, keys }
+        RegionSplits { random, is_on, is_by_size, requested: 0, keys }
     }
 
     pub(super) fn is_on(&self) -> bool {
         self.is_on
+    }
+
+    /// The size above which regions are split.
+    pub(super) fn limit(&self) -> Option<u64> {
+        self.is_by_size.then_some(REGION_BYTES)
+    }
+
+    /// Whether one more split may be requested.
+    pub(super) fn admit(&mut self) -> bool {
+        let is_admitted = self.requested < REQUESTS_MAX;
+        self.requested += u32::from(is_admitted);
+        is_admitted
     }
 
     /// A key at which no region begins yet, if one of a few draws is.

@@ -91,6 +91,13 @@ impl ClusterSlot {
         Ok(opened)
     }
 
+    /// Sets the size above which regions are split; `None`: they are not split by their size.
+    pub(crate) fn set_region_limit(&mut self, bytes: Option<u64>) {
+        if let Some(instance) = &mut self.instance {
+            instance.set_region_limit(bytes);
+        }
+    }
+
     /// Reads what the disk knows about that earlier start, and records this one.
     pub(crate) fn remember(
         &mut self,

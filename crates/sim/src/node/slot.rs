@@ -71,7 +71,8 @@ impl InstanceEffects for Answers<'_> {
             | InstanceEffect::ProposeChange { .. }
             | InstanceEffect::FetchMap
             | InstanceEffect::SyncTimestampBound(_)
-            | InstanceEffect::Drained { .. } => {}
+            | InstanceEffect::Drained { .. }
+            | InstanceEffect::SplitRegion(_) => {}
         }
     }
 }

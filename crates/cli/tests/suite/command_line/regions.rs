@@ -2,10 +2,11 @@
 
 use rustix::process::{Signal, kill_process};
 use serde_json::json;
+use zerohop_client::BlockingHandle;
 
-use super::ranges::{check_events, insert_events, key, scan};
-use crate::support::patience;
-use crate::support::serving::{ServingProgram, code, stderr};
+use super::ranges::{check_events, events, insert_events, key, scan};
+use crate::support::serving::{ServingProgram, code, stderr, zerohop};
+use crate::support::{patience, wait_for};
 
 /// In the midst of the keys of a test, at one of them, and behind all.
 const SPLIT_AT: &str = "2026-03-05,2026-04-07,2026-04-07\\x00,2026-11,b";
@@ -178,4 +179,30 @@ fn region_is_split_in_use_and_after_a_kill() {
     check_events(&cluster);
     let places = cluster.list(&["partition", "list", "events"]);
     assert_eq!(places.as_array().unwrap().len(), 10);
+}
+
+/// Regions of three copies that split by their size while a client writes at their end and between their keys.
+#[test]
+fn large_regions_are_split_by_themselves_in_use() {
+    let mut command =
+        zerohop(&["up", "--nodes", "3", "--port", "0", "--memory", "--instances", "1", "--json"]);
+    command.env("ZEROHOP_REGION_SIZE", "1MiB");
+    let cluster = ServingProgram::start(command);
+    cluster.ok(&["keyspace", "create", "events", "--ordered"]);
+    let keyspace = events(&cluster);
+    let write = |numbers: &mut dyn Iterator<Item = u32>| {
+        for n in numbers {
+            keyspace.wait_for(keyspace.insert(&format!("{n:06}"), &format!("{n:01000}"))).unwrap();
+        }
+    };
+    let regions = || cluster.list(&["region", "list", "events"]).as_array().unwrap().len();
+    write(&mut (0..3_000).map(|n| 2 * n));
+    wait_for("the region is split", regions, |count| *count > 2);
+    let before = regions();
+    write(&mut (0..3_000).map(|n| 2 * (n * 1_013 % 3_000) + 1));
+    wait_for("its parts are split", regions, |count| *count > before);
+    let all: Vec<String> = (0..6_000).map(|n| format!("{n:06}")).collect();
+    assert_eq!(scan(&cluster, &[]), all);
+    let value = cluster.ok(&["kv", "get", "-k", "events", "004321"]);
+    assert!(value.ends_with("4321\n") || value.ends_with("4321"), "{value}");
 }

@@ -1,0 +1,218 @@
+//! Splits of regions by their size. The primary of a region of an ordered keyspace measures it about once a second, and requests a split once its
+//! live data is above a limit.
+//!
+//! ```text
+//!   half of the limit ──> the lowest and the highest key are recorded
+//!   the limit         ──> new keys are above the highest: at the region's last key        (a growing tail, such as a time series)
+//!                         new keys are below the lowest:  behind the region's first key
+//!                         otherwise:                      at a key near the middle of all keys
+//! ```
+//!
+//! A child that still removes its sibling's records is not measured. So a region is never split again for records that it loses anyway. An instance
+//! requests one split at a time, and repeats a request with growing pauses: the disk of a member may be full, or the region may move.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use zerohop_engine::disk::Disk;
+use zerohop_engine::{EngineResult, Handle, KeyRange};
+use zerohop_placement::{GroupState, KeyOrder, KeyspaceName};
+use zerohop_replication::Role;
+use zerohop_wire::ids::{KeyspaceId, PartitionId};
+
+use super::{Instance, InstanceEffect, InstanceEffects};
+use crate::limits::{REGION_CHECK_MS, REGION_SPLIT_AGAIN_MS, REGION_SPLIT_AGAIN_MS_MAX};
+
+/// A child that receives no new keys gets this share of its parent's points, of 256.
+const IDLE_SHARE: u8 = 1;
+/// The share of the left child if both are as likely to be split again.
+const HALF: u8 = 128;
+/// Where a region may be divided, in sixteenths of its keys: near the middle first.
+const SIXTEENTHS: [usize; 15] = [8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
+/// This share of new keys at one end, in tenths, is growth at that end.
+const END_GROWTH_TENTHS: usize = 9;
+
+/// A region with more data than it should have, and the key at which it is to be split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LargeRegion {
+    /// The keyspace.
+    pub keyspace: KeyspaceId,
+    /// Its name.
+    pub name: KeyspaceName,
+    /// The region.
+    pub region: PartitionId,
+    /// The bytes of its live log entries.
+    pub bytes: u64,
+    /// The first key of the right child.
+    pub separator: Vec<u8>,
+    /// The left child's share of the points, of 256.
+    pub share: u8,
+}
+
+/// What an instance knows about the sizes of regions; see the module.
+#[derive(Debug)]
+pub(super) struct RegionSizes {
+    /// The limit of live bytes; `None`: regions are not split by their size.
+    limit: Option<u64>,
+    next_check_ms: u64,
+    /// Regions above half of the limit whose primary is here.
+    watched: BTreeMap<(KeyspaceId, PartitionId), WatchedRegion>,
+}
+
+/// A region above half of the limit.
+#[derive(Debug)]
+struct WatchedRegion {
+    /// Its keys when it was first seen above half.
+    before: Option<KeysBefore>,
+    /// When a split may be requested, on the monotonic clock, and the pause after that.
+    at_ms: u64,
+    again_ms: u64,
+}
+
+/// The keys of a region at an earlier time.
+#[derive(Debug)]
+struct KeysBefore {
+    count: usize,
+    first: Vec<u8>,
+    last: Vec<u8>,
+}
+
+/// The end of a region at which its new keys are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GrowthEnd {
+    Lowest,
+    Highest,
+}
+
+impl Default for RegionSizes {
+    fn default() -> RegionSizes {
+        RegionSizes { limit: None, next_check_ms: u64::MAX, watched: BTreeMap::new() }
+    }
+}
+
+impl<D: Disk> Instance<D> {
+    /// Splits regions that have more live bytes than this; `None`: none is split by its size.
+    pub fn set_region_limit(&mut self, bytes: Option<u64>) {
+        let next_check_ms = bytes.map_or(u64::MAX, |_| 0);
+        self.splits.sizes = RegionSizes { limit: bytes, next_check_ms, watched: BTreeMap::new() };
+    }
+
+    /// Requests a split of the largest region above the limit, at the end of a batch.
+    pub(super) fn split_large_regions(&mut self, effects: &mut dyn InstanceEffects) {
+        let now_ms = self.clock.elapsed_ms();
+        let Some(limit) = self.splits.sizes.limit.filter(|_| self.splits.sizes.next_check_ms <= now_ms)
+        else {
+            return;
+        };
+        self.splits.sizes.next_check_ms = now_ms + REGION_CHECK_MS;
+        let sizes = self.region_bytes();
+        self.splits
+            .sizes
+            .watched
+            .retain(|place, _| sizes.get(place).is_some_and(|(bytes, _)| *bytes > limit / 2));
+        for (place, (_, handle)) in sizes.iter().filter(|(_, (bytes, _))| *bytes > limit / 2) {
+            if !self.splits.sizes.watched.contains_key(place) {
+                let before = self.keys_before(*handle).ok().flatten();
+                let watched = WatchedRegion { before, at_ms: 0, again_ms: REGION_SPLIT_AGAIN_MS };
+                self.splits.sizes.watched.insert(*place, watched);
+            }
+        }
+        if self.splits_pending() > 0 {
+            return;
+        }
+        let due = |place| self.splits.sizes.watched.get(place).is_some_and(|region| region.at_ms <= now_ms);
+        let large = sizes.iter().filter(|(place, (bytes, _))| *bytes > limit && due(place));
+        let Some((place, (bytes, handle))) = large.max_by_key(|(_, (bytes, _))| *bytes) else { return };
+        if let Some(watched) = self.splits.sizes.watched.get_mut(place) {
+            watched.at_ms = now_ms + watched.again_ms;
+            watched.again_ms = REGION_SPLIT_AGAIN_MS_MAX.min(2 * watched.again_ms);
+        }
+        match self.split_of(*place, *handle, *bytes) {
+            Ok(Some(large)) => effects.push(InstanceEffect::SplitRegion(&large)),
+            // All its keys are parts of one blob, or have more bytes in common than a separator may have.
+            Ok(None) => {}
+            Err(error) => self.counters.record_error(&error),
+        }
+    }
+
+    /// The live bytes of each region that may be split now: its primary is here and serves, and has no records of a sibling.
+    fn region_bytes(&mut self) -> BTreeMap<(KeyspaceId, PartitionId), (u64, Handle)> {
+        let map = self.map().clone();
+        let me = self.identity.instance;
+        let ordered = map
+            .keyspaces()
+            .filter(|(_, found)| found.config().order == KeyOrder::Ordered && !found.is_dropping());
+        let regions =
+            ordered.flat_map(|(id, found)| found.groups().map(move |(region, group)| (id, region, group)));
+        let mut sizes = BTreeMap::new();
+        for (id, region, group) in regions {
+            if group.primary != me || group.state != GroupState::Stable {
+                continue;
+            }
+            let Some(replica) = self.partitions.replica(id, region) else { continue };
+            let is_whole = replica.stats().removed_of_siblings.is_none();
+            if replica.role() != Role::Primary || replica.view().epoch != group.epoch || !is_whole {
+                continue;
+            }
+            let handle = replica.handle();
+            if let Ok(stats) = self.engine.partition_stats(handle) {
+                sizes.insert((id, region), (stats.log.bytes.saturating_sub(stats.log.dead_bytes), handle));
+            }
+        }
+        sizes
+    }
+
+    fn keys_before(&mut self, handle: Handle) -> EngineResult<Option<KeysBefore>> {
+        let end = |is_reverse| KeyRange { from: Bound::Unbounded, to: Bound::Unbounded, is_reverse };
+        let count = self.engine.key_order(handle)?.count(end(false))?;
+        let first = self.engine.key_order(handle)?.keys(end(false), 1, None)?.keys.pop();
+        let last = self.engine.key_order(handle)?.keys(end(true), 1, None)?.keys.pop();
+        Ok(first.zip(last).map(|(first, last)| KeysBefore { count, first, last }))
+    }
+
+    fn split_of(
+        &mut self,
+        (keyspace, region): (KeyspaceId, PartitionId),
+        handle: Handle,
+        bytes: u64,
+    ) -> EngineResult<Option<LargeRegion>> {
+        let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded, is_reverse: false };
+        let count = self.engine.key_order(handle)?.count(all)?;
+        let end = self.growth_end((keyspace, region), handle, count)?;
+        let near_middle = SIXTEENTHS.iter().map(|sixteenth| count * sixteenth / 16);
+        let (first_choice, share) = match end {
+            Some(GrowthEnd::Highest) => (Some(count.saturating_sub(1)), IDLE_SHARE),
+            Some(GrowthEnd::Lowest) => (Some(1), u8::MAX),
+            None => (None, HALF),
+        };
+        let map = self.map().clone();
+        let Some(found) = map.keyspace(keyspace) else { return Ok(None) };
+        for rank in first_choice.into_iter().chain(near_middle) {
+            let Some((left, right)) = self.engine.key_order(handle)?.pair_at(rank)? else { continue };
+            let Some(separator) = found.division().separator_between(region, &left, &right) else { continue };
+            let name = found.config().name.clone();
+            return Ok(Some(LargeRegion { keyspace, name, region, bytes, separator, share }));
+        }
+        Ok(None)
+    }
+
+    /// The end at which the keys are that a region got since it was first seen above half of the limit.
+    fn growth_end(
+        &mut self,
+        place: (KeyspaceId, PartitionId),
+        handle: Handle,
+        count: usize,
+    ) -> EngineResult<Option<GrowthEnd>> {
+        let watched = self.splits.sizes.watched.get(&place).and_then(|region| region.before.as_ref());
+        let Some(KeysBefore { count: before, first, last }) = watched else { return Ok(None) };
+        let Some(growth) = count.checked_sub(*before).filter(|growth| *growth > 0) else { return Ok(None) };
+        let below = KeyRange { from: Bound::Unbounded, to: Bound::Excluded(first), is_reverse: false };
+        let above = KeyRange { from: Bound::Excluded(last), to: Bound::Unbounded, is_reverse: false };
+        for (range, end) in [(above, GrowthEnd::Highest), (below, GrowthEnd::Lowest)] {
+            if 10 * self.engine.key_order(handle)?.count(range)? >= END_GROWTH_TENTHS * growth {
+                return Ok(Some(end));
+            }
+        }
+        Ok(None)
+    }
+}
