@@ -169,7 +169,7 @@ async fn write(blob: &Blob<'_>, offset: u64, bytes: &Memory) -> Result<(), Error
 async fn append(blob: &Blob<'_>, bytes: &Memory) -> Result<u64, Error> {
     match bytes.len() {
         length if length > WRITE_WHOLE_BYTES_MAX => append_staged(blob, bytes).await,
-        length => blob.append(bytes.slice(0, length)).await,
+        length => blob.extend(bytes.slice(0, length)).await,
     }
 }
 

@@ -175,7 +175,7 @@ impl RunningAppend<'_, '_> {
 
     async fn publish(self, attributes: Option<Bytes>) -> Result<u64, Error> {
         let Some(staged) = self.staged else {
-            let end = self.blob.append(&self.kept).await? + self.kept.len() as u64;
+            let end = self.blob.extend(&self.kept).await? + self.kept.len() as u64;
             if let Some(attributes) = attributes {
                 self.blob.set_attributes(&attributes).await?;
             }

@@ -95,7 +95,7 @@ impl NativeTransactionBlobs {
         let (keyspace, transaction, name) = self.parts(&name);
         let bytes = copied(py, bytes)?;
         self.run(py, async move {
-            transaction.blob(&keyspace, name).append(bytes).await.map(PythonAnswer::Number)
+            transaction.blob(&keyspace, name).extend(bytes).await.map(PythonAnswer::Number)
         })
     }
 

@@ -54,8 +54,8 @@ pub enum Bug {
     BlobPublishedEarly,
     /// The chunks of a blob are removed before its header.
     BlobChunksRemovedFirst,
-    /// A repeated append writes where the first attempt found the end.
-    BlobAppendKeepsOffset,
+    /// A repeated extension of a blob writes where the first attempt found the end.
+    BlobExtendKeepsOffset,
     /// Staged contents that were bound to a blob stay under their staging name too, and may be bound or removed again.
     BlobContentsBoundTwice,
     /// A truncation changes the header of a blob, and leaves the bytes in its chunks.
@@ -105,7 +105,7 @@ impl Bug {
         Bug::BlobReadUnconfirmed,
         Bug::BlobPublishedEarly,
         Bug::BlobChunksRemovedFirst,
-        Bug::BlobAppendKeepsOffset,
+        Bug::BlobExtendKeepsOffset,
         Bug::BlobContentsBoundTwice,
         Bug::BlobTruncateKeepsBytes,
         Bug::BlobCreationOverlooked,

@@ -120,7 +120,7 @@ pub(super) async fn append(arguments: BlobAppendArguments) -> Result<CommandEndi
         }
     } else {
         interrupt::note_sent(output::WRITE);
-        match blob.append(&first).await {
+        match blob.extend(&first).await {
             Ok(at) => {
                 progress.add(length);
                 at

@@ -37,7 +37,7 @@ pub(super) async fn step(blob: &TransactionBlob<'_>, operation: &BlobOperation) 
             blob.write(*offset, value.as_bytes().to_vec()).await?;
             BlobResult::Done
         }
-        BlobOperation::Append { value, .. } => BlobResult::At(blob.append(value.as_bytes().to_vec()).await?),
+        BlobOperation::Append { value, .. } => BlobResult::At(blob.extend(value.as_bytes().to_vec()).await?),
         BlobOperation::Truncate { size, .. } => {
             blob.truncate(*size).await?;
             BlobResult::Done

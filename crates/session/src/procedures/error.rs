@@ -85,7 +85,7 @@ pub enum BlobError {
         /// Maximum length in bytes of a blob with chunks of this size; if the chunk size is not known yet, with the largest chunks.
         limit: u64,
     },
-    /// Other clients truncated, wrote or appended to the blob so often that this operation did not get its turn. During a staged append, any such
+    /// Other clients truncated, wrote or extended the blob so often that this operation did not get its turn. During a staged append, any such
     /// change by another client has this result.
     Contended,
     /// The attributes do not fit into the header of a blob that was replaced, beside the header's own fields.

@@ -34,8 +34,8 @@ pub(crate) const BACKOFF_MAX: Duration = Duration::from_millis(200);
 /// their pauses they take longer than the default deadline.
 pub(crate) const BLOB_ATTEMPTS_MAX: u32 = 128;
 
-/// Maximum number of times that an append tries to reserve its place. Each failed attempt means that another client has appended.
-pub(crate) const BLOB_APPEND_ATTEMPTS_MAX: u32 = 1000;
+/// Maximum number of times that `Blob::extend` tries to reserve its place. Each failed attempt means that another client has extended the blob.
+pub(crate) const BLOB_EXTEND_ATTEMPTS_MAX: u32 = 1000;
 
 /// From where on a blob operation does its work in several requests. A program with small blobs, as the simulator, sets small ones, so that it
 /// takes the ways of large blobs too.

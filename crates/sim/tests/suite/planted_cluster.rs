@@ -131,7 +131,7 @@ const OTHERS: [Row; 78] = [
     (BugPlace::Session(session::Bug::BlobReadUnconfirmed), &[21]),
     (BugPlace::Session(session::Bug::BlobPublishedEarly), &[22]),
     (BugPlace::Session(session::Bug::BlobChunksRemovedFirst), &[9]),
-    (BugPlace::Session(session::Bug::BlobAppendKeepsOffset), &[9]),
+    (BugPlace::Session(session::Bug::BlobExtendKeepsOffset), &[9]),
     (BugPlace::Session(session::Bug::BlobContentsBoundTwice), &[3]),
     (BugPlace::Session(session::Bug::BlobTruncateKeepsBytes), &[1]),
     (BugPlace::Session(session::Bug::BlobCreationOverlooked), &[0]),

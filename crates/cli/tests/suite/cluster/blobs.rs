@@ -13,11 +13,11 @@ use crate::cluster::nodes::NodeCluster;
 const CHUNK: usize = 4096;
 /// Bytes of every write, in eight chunks.
 const BLOB_BYTES: usize = 8 * CHUNK - 100;
-/// Bytes of one append, sometimes over two chunks.
+/// Bytes of one extension, sometimes over two chunks.
 const RECORD: usize = 600;
 
-/// Writes a whole blob and appends to another until the stop signal. Returns the numbers of the
-/// appends that succeeded, and of those with an unknown outcome.
+/// Writes a whole blob and extends another until the stop signal. Returns the numbers of the
+/// extensions that succeeded, and of those with an unknown outcome.
 async fn write(
     client: Client,
     worker: u8,
@@ -38,7 +38,7 @@ async fn write(
         }
         let mut record = vec![worker; RECORD];
         record[..8].copy_from_slice(&number.to_le_bytes());
-        match log.append(&record).await {
+        match log.extend(&record).await {
             Ok(_) => {
                 written.push(number);
                 done.fetch_add(1, Ordering::Relaxed);

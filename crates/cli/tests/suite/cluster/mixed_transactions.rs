@@ -39,10 +39,10 @@ async fn transaction_reads_blob_as_its_commit_will_store_it() {
     let size = before.len() as u64;
     assert_eq!(own.read(CHUNK - 2, 5).await.unwrap()[..], before[CHUNK as usize - 2..][..5]);
     own.write(CHUNK - 3, vec![1; 6]).await.unwrap();
-    assert_eq!(own.append(vec![2; 5000]).await.unwrap(), size);
+    assert_eq!(own.extend(vec![2; 5000]).await.unwrap(), size);
     own.truncate(2 * CHUNK + 7).await.unwrap();
     assert_eq!(own.stat().await.unwrap().unwrap().size, 2 * CHUNK + 7);
-    assert_eq!(own.append(vec![3; 20]).await.unwrap(), 2 * CHUNK + 7);
+    assert_eq!(own.extend(vec![3; 20]).await.unwrap(), 2 * CHUNK + 7);
     own.write(4 * CHUNK, vec![4; 10]).await.unwrap();
     own.transform(Transform::add(258_u32).at(2 * CHUNK - 2)).await.unwrap();
     let seen = own.read(0, u64::from(u32::MAX)).await.unwrap();
@@ -61,7 +61,7 @@ async fn transaction_reads_blob_as_its_commit_will_store_it() {
     assert_eq!(all(&blob).await, expected);
     assert_eq!(keyspace.lookup_bytes("k").await.unwrap().unwrap(), "v");
     assert!(expected[2 * CHUNK as usize + 27..4 * CHUNK as usize].iter().all(|byte| *byte == 0));
-    // 32 bits across two chunks; appended and truncated bytes are covered above.
+    // 32 bits across two chunks; added and truncated bytes are covered above.
     let number = |bytes: &[u8]| u32::from_le_bytes(bytes[2 * CHUNK as usize - 2..][..4].try_into().unwrap());
     assert_eq!(number(&expected), number(&before).wrapping_add(258));
 }
@@ -81,7 +81,7 @@ async fn concurrent_blob_change_aborts_transaction() {
         match own {
             "read" => drop(in_it.read(0, 10).await.unwrap()),
             "read the end" => drop(in_it.read(3 * CHUNK - 1, 10).await.unwrap()),
-            "append" => drop(in_it.append("x").await.unwrap()),
+            "extend" => drop(in_it.extend("x").await.unwrap()),
             "write" => in_it.write(5, "x").await.unwrap(),
             "grow" => in_it.write(3 * CHUNK, "x").await.unwrap(),
             _ => drop(in_it.stat().await.unwrap()),
@@ -89,14 +89,14 @@ async fn concurrent_blob_change_aborts_transaction() {
         tx.write(keyspace.increment("count", 1)).unwrap();
         match other {
             "write" => blob.write_at(1, b"y").await.unwrap(),
-            "append" => drop(blob.append(b"y").await.unwrap()),
+            "extend" => drop(blob.extend(b"y").await.unwrap()),
             _ => blob.truncate(3 * CHUNK).await.unwrap(),
         }
         let ended = tx.commit().await;
         if other != "cut" {
             blob.truncate(3 * CHUNK).await.unwrap();
         } else {
-            blob.append(b"z").await.unwrap();
+            blob.extend(b"z").await.unwrap();
         }
         match ended {
             Ok(_) => false,
@@ -108,13 +108,13 @@ async fn concurrent_blob_change_aborts_transaction() {
         }
     };
     assert!(conflicts("write", "read").await);
-    assert!(conflicts("append", "read the end").await);
-    assert!(conflicts("append", "append").await);
-    assert!(conflicts("append", "stat").await);
-    assert!(!conflicts("append", "read").await);
+    assert!(conflicts("extend", "read the end").await);
+    assert!(conflicts("extend", "extend").await);
+    assert!(conflicts("extend", "stat").await);
+    assert!(!conflicts("extend", "read").await);
     assert!(!conflicts("write", "write").await, "writes check nothing");
-    assert!(!conflicts("append", "grow").await);
-    blob.append(b"z").await.unwrap();
+    assert!(!conflicts("extend", "grow").await);
+    blob.extend(b"z").await.unwrap();
     assert!(conflicts("cut", "write").await, "but that it was not cut");
     let count = keyspace.lookup_bytes("count").await.unwrap().unwrap();
     assert_eq!(count, "3", "those that were committed");
@@ -146,7 +146,7 @@ async fn blob_creation_and_removal_are_atomic_with_transaction() {
     assert!(tx.blob(&keyspace, "made").remove().await.unwrap());
     tx.remove(&keyspace, "index").unwrap();
     // A concurrent write comes first.
-    blob.append(b"more").await.unwrap();
+    blob.extend(b"more").await.unwrap();
     assert!(tx.commit().await.unwrap_err().is_conflict());
     assert!(blob.stat().await.unwrap().is_some() && keyspace.lookup_bytes("index").await.unwrap().is_some());
 
@@ -185,21 +185,21 @@ async fn readers_do_not_disturb_staged_appends() {
     assert_eq!(blob.stat().await.unwrap().unwrap().size, 5 + 3 * CHUNK);
     // A concurrent write takes precedence over a staged append.
     let filling = fill().await;
-    let written = client.transaction(|tx| async move { tx.blob(keyspace, "b").append("end").await });
+    let written = client.transaction(|tx| async move { tx.blob(keyspace, "b").extend("end").await });
     assert_eq!(written.await.unwrap(), 5 + 3 * CHUNK);
     assert!(filling.publish().await.is_err());
     assert_eq!(blob.stat().await.unwrap().unwrap().size, 8 + 3 * CHUNK);
 }
 
-/// Changes that only grow a blob are prepared concurrently; an append depends on the blob's size.
+/// Changes that only grow a blob are prepared concurrently; an extension depends on the blob's size.
 #[tokio::test]
-async fn concurrent_blob_appends_do_not_overlap() {
+async fn concurrent_blob_extensions_do_not_overlap() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 2);
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     keyspace.blob("log").create_with(12, b"").await.unwrap();
-    // Fills chunk 0, which is locked with the header, so that the appends are behind it.
+    // Fills chunk 0, which is locked with the header, so that the extensions are behind it.
     keyspace.blob("log").write_at(0, &vec![0; CHUNK as usize]).await.unwrap();
     let mut workers = JoinSet::new();
     for worker in 0..4_u8 {
@@ -210,8 +210,8 @@ async fn concurrent_blob_appends_do_not_overlap() {
             for number in 0..20 {
                 let place = client.transaction(|tx| async move {
                     tx.insert(keyspace, &format!("{worker}-{number}"), "done")?;
-                    // Each append is in another chunk than the last one.
-                    tx.blob(keyspace, "log").append(vec![worker; CHUNK as usize]).await
+                    // Each extension is in another chunk than the last one.
+                    tx.blob(keyspace, "log").extend(vec![worker; CHUNK as usize]).await
                 });
                 places.push(place.await.unwrap());
             }
@@ -270,7 +270,7 @@ struct MixedSignals {
     done: Arc<AtomicU64>,
 }
 
-/// Overwrites a blob, appends to another, and counts in a record and a list, in one transaction
+/// Overwrites a blob, extends another, and counts in a record and a list, in one transaction
 /// each. Returns the number of commits, and of unknown outcomes.
 async fn change(client: Client, worker: u8, signals: Arc<MixedSignals>) -> (u64, u64) {
     let keyspace: &Keyspace = &client.keyspace("default").await.unwrap();
@@ -286,7 +286,7 @@ async fn change(client: Client, worker: u8, signals: Arc<MixedSignals>) -> (u64,
             .transaction(|tx| async move {
                 let (cells, log) = (tx.blob(keyspace, "cells"), tx.blob(keyspace, "log"));
                 cells.write(0, vec![worker ^ number as u8; BLOB_BYTES as usize]).await?;
-                log.append(vec![worker; 600]).await?;
+                log.extend(vec![worker; 600]).await?;
                 cells.transform(Transform::add(1_u64).at(BLOB_BYTES)).await?;
                 tx.write(keyspace.increment("count", 1))?;
                 tx.write(keyspace.append("list", &[&[worker][..]]))?;
@@ -334,7 +334,7 @@ async fn blob_and_record_changes_stay_atomic_when_a_node_is_killed() {
         keyspace.blob(name).create_with(12, b"").await.unwrap();
     }
     keyspace.blob("cells").write_at(0, &vec![0; BLOB_BYTES as usize + 8]).await.unwrap();
-    // Fills chunk 0, which is locked with the header, so that appends do not touch it.
+    // Fills chunk 0, which is locked with the header, so that extensions do not touch it.
     keyspace.blob("log").write_at(0, &vec![0; CHUNK as usize]).await.unwrap();
     keyspace.insert("count", "0").await.unwrap();
     let signals = Arc::new(MixedSignals::default());

@@ -37,8 +37,8 @@ async fn transaction_creates_writes_and_reads_a_blob() {
     let own = tx.blob(&keyspace, "made");
     own.create_with(12, b"first").await.unwrap();
     assert_eq!(own.read(0, 10).await.unwrap(), "");
-    assert_eq!(own.append(vec![1; 5000]).await.unwrap(), 0);
-    assert_eq!(own.append(vec![2; 5000]).await.unwrap(), 5000);
+    assert_eq!(own.extend(vec![1; 5000]).await.unwrap(), 0);
+    assert_eq!(own.extend(vec![2; 5000]).await.unwrap(), 5000);
     own.write(3 * CHUNK - 5, vec![3; 10]).await.unwrap();
     own.transform(Transform::add(7_u16).at(4999)).await.unwrap();
     own.transform(Transform::max(9_u64).at(2 * CHUNK - 3)).await.unwrap();
@@ -61,7 +61,7 @@ async fn transaction_creates_writes_and_reads_a_blob() {
     assert_eq!(read_all(&blob).await, seen);
     // The result is an ordinary blob.
     blob.write_at(CHUNK - 1, b"xyz").await.unwrap();
-    assert_eq!(blob.append(b"end").await.unwrap(), info.size);
+    assert_eq!(blob.extend(b"end").await.unwrap(), info.size);
     assert_eq!(blob.transform(Transform::add(1_u8).at(5 * CHUNK)).await.unwrap(), 2);
     blob.truncate(10).await.unwrap();
     assert_eq!(read_all(&blob).await, [1; 10]);
@@ -83,7 +83,7 @@ async fn transaction_replaces_a_blob() {
         assert!(own.remove().await?);
         assert_eq!(own.stat().await?, None);
         assert!(!own.remove().await?);
-        assert_eq!(own.append("x").await.unwrap_err().failure(), Some(&Failure::NotFound));
+        assert_eq!(own.extend("x").await.unwrap_err().failure(), Some(&Failure::NotFound));
         own.create_with(13, b"new").await?;
         own.write(3 * CHUNK, "new").await?;
         assert_eq!(own.read(3 * CHUNK - 1, 9).await?, "\0new");
@@ -92,7 +92,7 @@ async fn transaction_replaces_a_blob() {
     // A conflict aborts the transaction.
     let tx = client.begin();
     replace(tx.clone()).await.unwrap();
-    blob.append(b"more").await.unwrap();
+    blob.extend(b"more").await.unwrap();
     assert!(tx.commit().await.unwrap_err().is_conflict());
     assert_eq!(read_all(&blob).await.len() as u64, 5 * CHUNK + 4);
 
@@ -174,8 +174,8 @@ async fn transaction_reads_ranges_and_records_with_its_own_changes() {
     let part = |from: u64, length: u64| bytes[from as usize..][..length as usize].to_vec();
     let tx = client.begin();
     tx.blob(&keyspace, "made").create(b"").await.unwrap();
-    tx.blob(&keyspace, "made").append("new").await.unwrap();
-    tx.blob(&keyspace, "two").append("end").await.unwrap();
+    tx.blob(&keyspace, "made").extend("new").await.unwrap();
+    tx.blob(&keyspace, "two").extend("end").await.unwrap();
     tx.blob(&keyspace, "one").transform(Transform::add(1_u64).at(3)).await.unwrap();
     let (records, found) = tx.read_all(&[(&keyspace, "k"), (&keyspace, "absent")], &ranges).await.unwrap();
     assert!(records[0].is_some() && records[1].is_none());
@@ -214,14 +214,14 @@ async fn changed_and_removed(client: &Client, keyspace: &Keyspace, how: &str) ->
     match how {
         "write" => own.write(1, "x").await.unwrap(),
         "grow" => own.write(8 * CHUNK, "x").await.unwrap(),
-        "append" => drop(own.append(vec![1; 2 * CHUNK as usize]).await.unwrap()),
+        "extend" => drop(own.extend(vec![1; 2 * CHUNK as usize]).await.unwrap()),
         "transform" => drop(own.transform(Transform::add(1_u32).at(CHUNK - 2)).await.unwrap()),
         "cut" => own.truncate(5).await.unwrap(),
         "attributes" => own.set_attributes(b"other").await.unwrap(),
         "same attributes" => own.set_attributes(b"same").await.unwrap(),
         _ => {
             own.truncate(CHUNK + 5).await.unwrap();
-            own.append("x").await.unwrap();
+            own.extend("x").await.unwrap();
             own.set_attributes(b"other").await.unwrap();
         }
     }
@@ -237,12 +237,12 @@ async fn transaction_removes_a_blob_after_each_of_its_changes() {
     let client = connect(&cluster.endpoints()).await;
     let keyspace = client.keyspace("default").await.unwrap();
     let blob = keyspace.blob("b");
-    for how in ["write", "grow", "append", "transform", "cut", "attributes", "same attributes", "several"] {
+    for how in ["write", "grow", "extend", "transform", "cut", "attributes", "same attributes", "several"] {
         blob.create_with(12, b"same").await.unwrap();
         blob.write_at(0, &vec![7; 3 * CHUNK as usize]).await.unwrap();
         // A concurrent write comes first.
         let tx = changed_and_removed(&client, &keyspace, how).await;
-        blob.append(b"more").await.unwrap();
+        blob.extend(b"more").await.unwrap();
         assert!(tx.commit().await.unwrap_err().is_conflict(), "{how}");
         assert_eq!(read_all(&blob).await.len() as u64, 3 * CHUNK + 4);
 
@@ -280,8 +280,8 @@ async fn blob_created_and_removed_by_one_transaction_leaves_nothing() {
     blob.truncate(10 * CHUNK).await.unwrap();
     assert!(read_all(&blob).await.iter().all(|byte| *byte == 0));
     blob.delete().await.unwrap();
-    // An empty read, write or append still requires that the blob exists.
-    for work in ["read", "write", "append"] {
+    // An empty read, write or extension still requires that the blob exists.
+    for work in ["read", "write", "extend"] {
         let tx = client.begin();
         let own = tx.blob(&keyspace, "there");
         assert_eq!(own.write(0, "").await.unwrap_err().failure(), Some(&Failure::NotFound), "{work}");
@@ -291,7 +291,7 @@ async fn blob_created_and_removed_by_one_transaction_leaves_nothing() {
         match work {
             "read" => assert_eq!(own.read(0, 0).await.unwrap(), ""),
             "write" => own.write(7, "").await.unwrap(),
-            _ => assert_eq!(own.append("").await.unwrap(), 0),
+            _ => assert_eq!(own.extend("").await.unwrap(), 0),
         }
         tx.commit().await.expect(work);
         assert!(keyspace.blob("there").delete().await.unwrap());
@@ -301,7 +301,7 @@ async fn blob_created_and_removed_by_one_transaction_leaves_nothing() {
     for tx in [&one, &other] {
         let own = tx.blob(&keyspace, "b");
         own.create(b"").await.unwrap();
-        own.append("x").await.unwrap();
+        own.extend("x").await.unwrap();
     }
     one.commit().await.unwrap();
     assert!(other.commit().await.unwrap_err().is_conflict());
@@ -329,7 +329,7 @@ async fn make(
             .transaction(|tx| async move {
                 let own = tx.blob(keyspace, name.clone());
                 own.create_with(12, name.as_bytes()).await?;
-                own.append(vec![worker; 3 * CHUNK as usize]).await?;
+                own.extend(vec![worker; 3 * CHUNK as usize]).await?;
                 if let (Some(before), 0) = (before, number % 3) {
                     let before = tx.blob(keyspace, before.clone());
                     before.remove().await?;
@@ -406,7 +406,7 @@ async fn transaction_creates_long_blob_with_staged_chunks() {
     own.create(b"").await.unwrap();
     let bytes = |part: usize| -> Vec<u8> { (0..PART).map(|at| (at / 1021 + part) as u8).collect() };
     for part in 0..2 {
-        assert_eq!(own.append(bytes(part)).await.unwrap(), (part * PART) as u64);
+        assert_eq!(own.extend(bytes(part)).await.unwrap(), (part * PART) as u64);
     }
     let committed = tx.commit().await.unwrap();
     let blob = keyspace.blob("long");

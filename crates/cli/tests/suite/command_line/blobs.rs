@@ -47,7 +47,7 @@ fn multi_chunk_file_is_read_fully_and_partially() {
 }
 
 #[test]
-fn bytes_are_written_appended_cut_and_changed_in_place() {
+fn bytes_are_written_extended_cut_and_changed_in_place() {
     let cluster = ServingProgram::in_memory();
     let mut model = pattern(10_000);
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4K"], &model)), 0);
@@ -145,7 +145,7 @@ fn names_are_listed_in_their_order() {
     assert_eq!(cluster.ok(&["kv", "scan"]), "logs/0\n", "blobs are not among the records");
 }
 
-/// Several clients on one blob: appends do not overlap, each transform counts once, and a chunk is
+/// Several clients on one blob: extensions do not overlap, each transform counts once, and a chunk is
 /// never read half-written, even during truncations.
 #[test]
 fn concurrent_clients_do_not_mix_bytes() {
@@ -167,7 +167,7 @@ fn concurrent_clients_do_not_mix_bytes() {
             tasks.spawn(async move {
                 let (log, cells) = (keyspace.blob("log"), keyspace.blob("cells"));
                 for round in 0..ROUNDS {
-                    log.append(&[task * ROUNDS + round; 300]).await.unwrap();
+                    log.extend(&[task * ROUNDS + round; 300]).await.unwrap();
                     cells.transform(Transform::add(1_u64).at(0)).await.unwrap();
                     // Behind the number: whole chunks of one byte value.
                     let at = CHUNK * (1 + usize::from(round % 3));
@@ -287,13 +287,13 @@ fn dependent_write_is_refused_after_a_change() {
         one.write_at_if(&seen, 4000, &[2; 200]).await.unwrap();
         let refused = one.write_at_if(&seen, 4000, &[3; 200]).await.unwrap_err();
         assert!(refused.is_conflict(), "{refused}");
-        // Reads to the end: an append changes what was read, a write elsewhere does not.
+        // Reads to the end: an extension changes what was read, a write elsewhere does not.
         let (bytes, seen) = one.read_seen(9000, u64::MAX).await.unwrap();
         assert_eq!(bytes.len(), 1000);
         other.write_at(0, b"elsewhere").await.unwrap();
         one.write_at_if(&seen, 9000, b"same").await.unwrap();
         let (_, seen) = one.read_seen(9000, u64::MAX).await.unwrap();
-        assert_eq!(other.append(b"more").await.unwrap(), 10_000);
+        assert_eq!(other.extend(b"more").await.unwrap(), 10_000);
         assert!(one.write_at_if(&seen, 9000, b"late").await.unwrap_err().is_conflict());
         // A handle with an old header notices the removal.
         assert!(other.delete().await.unwrap());
@@ -318,7 +318,7 @@ fn staged_append_becomes_visible_atomically() {
         let keyspace = client.keyspace("default").await.unwrap();
         let (writer, other) = (keyspace.blob("b"), keyspace.blob("b"));
         writer.create_with(12, b"").await.unwrap();
-        writer.append(b"begin ").await.unwrap();
+        writer.extend(b"begin ").await.unwrap();
         let contents = pattern(50_000);
         let mut fill = writer.staged_append().await.unwrap();
         for piece in contents.chunks(3_333) {
@@ -332,7 +332,7 @@ fn staged_append_becomes_visible_atomically() {
         // A concurrent write: staged bytes never become visible, and zeros are in their place.
         let mut fill = writer.staged_append().await.unwrap();
         fill.push(&[9; 20_000]).await.unwrap();
-        assert_eq!(other.append(b"faster").await.unwrap(), 50_006);
+        assert_eq!(other.extend(b"faster").await.unwrap(), 50_006);
         let beaten = match fill.push(&[9; 20_000]).await {
             Ok(()) => fill.publish().await.unwrap_err(),
             Err(error) => error,
@@ -346,7 +346,7 @@ fn staged_append_becomes_visible_atomically() {
         let mut fill = writer.staged_append().await.unwrap();
         fill.push(&[7; 10_000]).await.unwrap();
         drop(fill);
-        assert_eq!(other.append(b"!").await.unwrap(), 100_000);
+        assert_eq!(other.extend(b"!").await.unwrap(), 100_000);
         assert!(other.delete().await.unwrap());
         assert!(writer.stat().await.unwrap().is_none());
     });

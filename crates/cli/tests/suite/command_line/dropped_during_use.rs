@@ -107,7 +107,7 @@ fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
             snapshot.lookup(&gone, "k").await.map(drop).unwrap_err(),
             snapshot.scan(&gone, "").next_page().await.map(drop).unwrap_err(),
             client.snapshot(&[&gone]).await.map(drop).unwrap_err(),
-            blob.append(b"more").await.map(drop).unwrap_err(),
+            blob.extend(b"more").await.map(drop).unwrap_err(),
             blob.delete().await.map(drop).unwrap_err(),
         ] {
             assert!(is_absent_error(&refused), "{refused}");

@@ -372,12 +372,12 @@ fn interrupted_publish_leaves_old_or_new_contents_for_all_handles() {
 }
 
 #[test]
-fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
+fn replaced_contents_are_changed_cut_extended_and_copied_as_any() {
     let cluster = ServingProgram::in_memory();
     with_client(&cluster, |client, keyspace| async move {
         let blob = keyspace.blob("b");
         blob.create_with(12, b"first").await.unwrap();
-        blob.append(&repeated_byte(1, 30_000)).await.unwrap();
+        blob.extend(&repeated_byte(1, 30_000)).await.unwrap();
         let staged = blob.stage(Some(12), b"own").await.unwrap();
         let place = place(&keyspace, &staged);
         place.write_at(0, &repeated_byte(9, 9000)).await.unwrap();
@@ -386,7 +386,7 @@ fn replaced_contents_are_changed_cut_appended_to_and_copied_as_any() {
         let mut model = repeated_byte(9, 10);
         blob.bind(&staged, b"own").await.unwrap();
         blob.set_attributes(b"other").await.unwrap();
-        blob.append(&repeated_byte(2, 10_000)).await.unwrap();
+        blob.extend(&repeated_byte(2, 10_000)).await.unwrap();
         model.extend(repeated_byte(2, 10_000));
         blob.write_at(4090, &repeated_byte(3, 5000)).await.unwrap();
         model[4090..9090].fill(3);

@@ -264,7 +264,7 @@ impl Blob<'_> {
     }
 
     /// The metadata that this handle has seen last, without a request; `None` if it has seen none, or knows that the blob has changed since. After a
-    /// write, a transform or an append that was done it is that of the blob that was changed.
+    /// write, a transform or an extension that was done it is that of the blob that was changed.
     #[must_use]
     pub fn last_seen(&self) -> Option<BlobInfo> {
         self.recall().as_ref().map(BlobInfo::of)

@@ -192,11 +192,11 @@ impl TransactionBlob<'_> {
         self.put(&seen, (offset, end), bytes)
     }
 
-    /// Buffers an append of bytes, and returns the offset that they will have. At the commit the blob must still end where it was seen to end.
+    /// Buffers an extension by these bytes, and returns the offset that they will have. At the commit the blob must still end where it was seen to end.
     ///
     /// # Errors
     /// Same as [`TransactionBlob::write`].
-    pub async fn append(&self, bytes: impl Into<Bytes>) -> Result<u64, Error> {
+    pub async fn extend(&self, bytes: impl Into<Bytes>) -> Result<u64, Error> {
         let bytes = bytes.into();
         let seen = self.seen_to_change().await?;
         self.add_header_dependency(&seen.header)?;

@@ -1,4 +1,4 @@
-//! Atomic writes, appends and transforms.
+//! Atomic writes, extensions and transforms.
 
 use crate::Reply;
 use zerohop_wire::Failure;
@@ -8,7 +8,7 @@ use super::multi_chunk::is_refused;
 use super::{Blob, BlobReadVersion, CachedHeader, ChunkRange};
 use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
-use crate::procedures::limits::{BLOB_APPEND_ATTEMPTS_MAX, BLOB_ATTEMPTS_MAX, BLOB_WRITE_BYTES_MAX};
+use crate::procedures::limits::{BLOB_EXTEND_ATTEMPTS_MAX, BLOB_ATTEMPTS_MAX, BLOB_WRITE_BYTES_MAX};
 use crate::procedures::transaction::Attempts;
 use crate::procedures::transform::Transform;
 
@@ -88,17 +88,17 @@ impl Blob<'_> {
         Err(blob.error(BlobError::Contended))
     }
 
-    /// Appends bytes and returns their offset. The bytes are contiguous, and a reader sees all of them or none. More than 64 MiB are refused: see
+    /// Adds bytes to the end and returns their offset. The bytes are contiguous, and a reader sees all of them or none. More than 64 MiB are refused: see
     /// [`Blob::staged_append`].
-    pub async fn append(&self, bytes: &[u8]) -> Result<u64, Error> {
+    pub async fn extend(&self, bytes: &[u8]) -> Result<u64, Error> {
         let blob = &self.in_call();
         blob.check_range(0, bytes)?;
         let (mut attempts, mut first_end) = (Attempts::new(blob.client()), None);
-        for _ in 0..BLOB_APPEND_ATTEMPTS_MAX {
+        for _ in 0..BLOB_EXTEND_ATTEMPTS_MAX {
             let header = blob.completed_header().await?;
             let (stamp, mut offset) = (header.stamp, header.size);
             let first_end = *first_end.get_or_insert(offset);
-            if is_planted(Bug::BlobAppendKeepsOffset) {
+            if is_planted(Bug::BlobExtendKeepsOffset) {
                 offset = first_end;
             }
             if bytes.is_empty() {

@@ -260,7 +260,7 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
                 ..with_actions("blobs: appends", Ok(vec![CheckedAction::Append { key, value }]))
             }
         };
-        !is_absent(&self.call((unplaced, None), self.blob.append(&bytes), outcome).await)
+        !is_absent(&self.call((unplaced, None), self.blob.extend(&bytes), outcome).await)
     }
 
     /// Calls `work` in a transaction with the metadata of the blob, until it commits.
@@ -310,7 +310,7 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
             if info.size <= BASE_BYTES {
                 let actions = vec![CheckedAction::Append { key: tail_id(change), value }];
                 self.intends(&actions);
-                blob.append(record_bytes(value)).await?;
+                blob.extend(record_bytes(value)).await?;
                 return Ok((actions, "blobs: appends"));
             }
             let actions = vec![self.header_write(value)];

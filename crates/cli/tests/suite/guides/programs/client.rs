@@ -106,7 +106,7 @@ crate::guides::programs::programs! {
         let film = keyspace.blob("films/1");
         film.create(b"title=Nemo").await?;
         film.write_at(0, b"header").await?;
-        let at = film.append(b"one more frame").await?;
+        let at = film.extend(b"one more frame").await?;
         let frames: u64 = film.transform(Transform::add(1_u64).at(8)).await?;
 
         let mut pieces = film.read_at(0, u64::MAX).await?;      // streamed, in a few MiB of memory
@@ -262,7 +262,7 @@ crate::guides::programs::programs! {
         }
     }
 
-    appends_with_index:
+    extends_with_index:
     shows {
         use zerohop_client::{Client, Error, Keyspace};
 
@@ -271,9 +271,9 @@ crate::guides::programs::programs! {
             .transaction(|tx| async move {
                 let journal = tx.blob(keyspace, "journal");
                 if journal.stat().await?.is_none() {
-                    journal.create(b"").await?;                      // nothing is appended to what is not there
+                    journal.create(b"").await?;                      // nothing extends what is not there
                 }
-                let at = journal.append(record.to_vec()).await?;
+                let at = journal.extend(record.to_vec()).await?;
                 tx.write(keyspace.append("index", &[at.to_string().as_bytes()]))?;
                 Ok(())
             })
@@ -353,7 +353,7 @@ crate::guides::programs::programs! {
         let client = connected().await?;
         let (accounts, audit) = (client.keyspace("default").await?, client.keyspace("audit").await?);
         audit.blob("report").create(b"").await?;
-            audit.blob("report").append(b"all is well").await?;
+            audit.blob("report").extend(b"all is well").await?;
         example(&client, &accounts, &audit).await?;
     }
 
@@ -403,7 +403,7 @@ crate::guides::programs::programs! {
         client.transaction(|tx| {
             let colour = tx.get(keyspace, "colour")?;
             tx.insert(keyspace, "colour before", &colour.unwrap_or_default())?;
-            tx.wait_for(tx.blob(keyspace, "colours").append("green "))?;
+            tx.wait_for(tx.blob(keyspace, "colours").extend("green "))?;
             tx.insert(keyspace, "colour", "green")
         })?;
         Ok(())
