@@ -102,7 +102,7 @@ pub(crate) enum CliCommand {
     /// Runs several operations as one transaction.
     ///
     /// The operations come from standard input, one per line, written as for `zerohop kv`: insert, remove, take,
-    /// lookup, append, extend, incr, transform and cas. `blob` is followed by create, write, append, truncate, transform, read,
+    /// lookup, append, extend, incr, transform and cas. `blob` is followed by create, write, extend, truncate, transform, read,
     /// stat or rm. `check` requires that a record has a version, or does not exist. Keys and values with spaces need
     /// quotes. Lookups read the state at which the transaction commits.
     ///

@@ -101,7 +101,7 @@ const EXAMPLES: &[CommandExamples] = &[
     ("blob get", &["zerohop blob get backup disk.img"]),
     ("blob read", &["zerohop blob read backup --at 512 --length 512"]),
     ("blob write", &["zerohop blob write backup boot --at 512"]),
-    ("blob append", &["zerohop blob append log --file today.log"]),
+    ("blob extend", &["zerohop blob extend log --file today.log"]),
     ("blob truncate", &["zerohop blob truncate backup 1048576"]),
     ("blob stat", &["zerohop blob stat backup --json"]),
     ("blob rm", &["zerohop blob rm backup"]),

@@ -49,10 +49,10 @@ pub(crate) enum BlobCommand {
     /// A write beyond the end makes the blob larger. Readers find all of the bytes or none, also over several chunks. One write
     /// has at most 64 MiB, unless --pieces is given.
     Write(write::WriteArguments),
-    /// Adds bytes at the end of a blob, and prints the offset of the first of them.
+    /// Adds bytes to the end of a blob, and prints the offset of the first of them.
     ///
     /// Readers find all of the bytes or none, however many they are.
-    Append(write::BlobAppendArguments),
+    Extend(write::BlobExtendArguments),
     /// Sets the size of a blob.
     ///
     /// Bytes behind the new size are removed. If the blob grows, zeros are added.
@@ -115,7 +115,7 @@ impl BlobCommand {
             BlobCommand::Get(arguments) => &arguments.place,
             BlobCommand::Read(arguments) => &arguments.place,
             BlobCommand::Write(arguments) => &arguments.place,
-            BlobCommand::Append(arguments) => &arguments.place,
+            BlobCommand::Extend(arguments) => &arguments.place,
             BlobCommand::Truncate(arguments) => &arguments.place,
             BlobCommand::Stat(arguments) => &arguments.place,
             BlobCommand::Rm(arguments) => &arguments.place,
@@ -133,7 +133,7 @@ impl BlobCommand {
             BlobCommand::Get(arguments) => &arguments.name,
             BlobCommand::Read(arguments) => &arguments.name,
             BlobCommand::Write(arguments) => &arguments.name,
-            BlobCommand::Append(arguments) => &arguments.name,
+            BlobCommand::Extend(arguments) => &arguments.name,
             BlobCommand::Truncate(arguments) => &arguments.name,
             BlobCommand::Stat(arguments) => &arguments.name,
             BlobCommand::Rm(arguments) => &arguments.name,
@@ -174,7 +174,7 @@ async fn done(command: BlobCommand) -> Result<CommandEnding, CommandError> {
         BlobCommand::Get(arguments) => get::run(arguments).await,
         BlobCommand::Read(arguments) => get::read(arguments).await,
         BlobCommand::Write(arguments) => write::run(arguments).await,
-        BlobCommand::Append(arguments) => write::append(arguments).await,
+        BlobCommand::Extend(arguments) => write::extend(arguments).await,
         BlobCommand::Truncate(arguments) => head::truncate(arguments).await,
         BlobCommand::Stat(arguments) => head::stat(arguments).await,
         BlobCommand::Rm(arguments) => head::remove(arguments).await,

@@ -16,8 +16,8 @@ use crate::common::quantity;
 use crate::common::runtime::StopSignals;
 use crate::output;
 
-/// The most bytes of one append. A longer source is sent as a staged append.
-pub(super) const APPEND_AT_ONCE_BYTES: u64 = 16 << 20;
+/// The most bytes of one extension. A longer source is sent as a staged append.
+pub(super) const EXTEND_AT_ONCE_BYTES: u64 = 16 << 20;
 
 /// Bytes of one read of a source that is longer.
 const READ_BYTES: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! `zerohop blob write` and `append`.
+//! `zerohop blob write` and `extend`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use zerohop_client::BlobReadVersion;
 
 use super::bytes::{ByteSource, BytesArguments};
 use super::progress::BlobProgress;
-use super::put::{APPEND_AT_ONCE_BYTES, staged_append};
+use super::put::{EXTEND_AT_ONCE_BYTES, staged_append};
 use super::{BlobPlace, NameArgument, refusal};
 use crate::common::display::Name;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -36,7 +36,7 @@ pub(crate) struct WriteArguments {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct BlobAppendArguments {
+pub(crate) struct BlobExtendArguments {
     #[command(flatten)]
     pub(super) name: NameArgument,
     #[command(flatten)]
@@ -104,15 +104,15 @@ fn seen_of(path: &Path) -> Result<BlobReadVersion, CommandError> {
     })
 }
 
-pub(super) async fn append(arguments: BlobAppendArguments) -> Result<CommandEnding, CommandError> {
-    let BlobAppendArguments { name, bytes, place } = arguments;
+pub(super) async fn extend(arguments: BlobExtendArguments) -> Result<CommandEnding, CommandError> {
+    let BlobExtendArguments { name, bytes, place } = arguments;
     let (name, mut source) = (name.into_bytes(), bytes.open()?);
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
-    let mut progress = BlobProgress::new("appended", source.length());
-    let first = source.next(APPEND_AT_ONCE_BYTES + 1)?;
+    let mut progress = BlobProgress::new("added", source.length());
+    let first = source.next(EXTEND_AT_ONCE_BYTES + 1)?;
     let length = first.len();
-    let at = if length as u64 > APPEND_AT_ONCE_BYTES {
+    let at = if length as u64 > EXTEND_AT_ONCE_BYTES {
         match staged_append(&blob, first, &mut source, &mut progress).await {
             Ok(at) => at,
             Err(CommandError::Client(error)) => return refusal::print_refusal(&place, &name, error),

@@ -89,7 +89,7 @@ commands! {
     Take(take::TakeArguments),
     /// Appends values to a list, and prints its new length. Creates the list if the record does not exist.
     Append(append::KvAppendArguments),
-    /// Appends bytes to a record, and prints its new length. Creates the record if it does not exist.
+    /// Adds bytes to the end of a record, and prints its new length. Creates the record if it does not exist.
     Extend(extend::ExtendArguments),
     /// Replaces a value if the record has the expected value.
     Cas(compare_swap::CompareSwapArguments),

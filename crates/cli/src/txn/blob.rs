@@ -11,7 +11,7 @@ use super::transform;
 /// The return value of an operation on a blob.
 pub(super) enum BlobResult {
     Done,
-    /// The offset of an append.
+    /// The offset of the added bytes.
     At(u64),
     /// Whether the blob existed.
     Found(bool),
@@ -37,7 +37,7 @@ pub(super) async fn step(blob: &TransactionBlob<'_>, operation: &BlobOperation) 
             blob.write(*offset, value.as_bytes().to_vec()).await?;
             BlobResult::Done
         }
-        BlobOperation::Append { value, .. } => BlobResult::At(blob.extend(value.as_bytes().to_vec()).await?),
+        BlobOperation::Extend { value, .. } => BlobResult::At(blob.extend(value.as_bytes().to_vec()).await?),
         BlobOperation::Truncate { size, .. } => {
             blob.truncate(*size).await?;
             BlobResult::Done

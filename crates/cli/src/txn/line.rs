@@ -143,7 +143,7 @@ pub(super) enum BlobOperation {
         #[arg(long = "at", value_parser = quantity::parse_whole)]
         offset: u64,
     },
-    Append {
+    Extend {
         #[command(flatten)]
         at: LineTarget,
         #[arg(allow_hyphen_values = true)]
@@ -243,7 +243,7 @@ impl BlobOperation {
             | Self::Stat { at }
             | Self::Read { at, .. }
             | Self::Write { at, .. }
-            | Self::Append { at, .. }
+            | Self::Extend { at, .. }
             | Self::Truncate { at, .. }
             | Self::Transform { at, .. }
             | Self::Rm { at } => at,
@@ -256,7 +256,7 @@ impl BlobOperation {
             Self::Stat { .. } => "blob stat",
             Self::Read { .. } => "blob read",
             Self::Write { .. } => "blob write",
-            Self::Append { .. } => "blob append",
+            Self::Extend { .. } => "blob extend",
             Self::Truncate { .. } => "blob truncate",
             Self::Transform { .. } => "blob transform",
             Self::Rm { .. } => "blob rm",

@@ -39,7 +39,7 @@ struct OperationOutput<'a> {
     length: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     size: Option<u64>,
-    /// Where an appended part of a blob begins, in bytes.
+    /// Where the bytes begin that a blob was extended by.
     #[serde(skip_serializing_if = "Option::is_none")]
     at: Option<u64>,
     /// The sum of `incr`, or the number of `transform`. No such operation has bytes as its value.

@@ -57,7 +57,7 @@ fn bytes_are_written_extended_cut_and_changed_in_place() {
     model[4094..4099].copy_from_slice(b"hello");
     cluster.ok(&["blob", "write", "b", "hullo", "--at", "8190", "--pieces"]);
     model[8190..8195].copy_from_slice(b"hullo");
-    assert_eq!(cluster.ok(&["blob", "append", "b", "tail"]), "10000\n");
+    assert_eq!(cluster.ok(&["blob", "extend", "b", "tail"]), "10000\n");
     model.extend_from_slice(b"tail");
     assert_eq!(cluster.run(&["blob", "get", "b"]).stdout, model);
 
@@ -94,7 +94,7 @@ fn bytes_are_written_extended_cut_and_changed_in_place() {
     assert_eq!(cluster.json(&["blob", "stat", "b", "--set-attributes", "x=1"])["attributes"], "x=1");
 
     assert_eq!(cluster.json(&["blob", "rm", "b"]), json!({"name": "b", "done": true}));
-    for gone in [&["blob", "get", "b"][..], &["blob", "rm", "b"], &["blob", "append", "b", "x"]] {
+    for gone in [&["blob", "get", "b"][..], &["blob", "rm", "b"], &["blob", "extend", "b", "x"]] {
         let output = cluster.run(gone);
         assert_eq!((code(&output), stdout(&output).as_str()), (1, ""), "{output:?}");
         assert!(stderr(&output).contains("blob \"b\": there is no such blob"), "{output:?}");

@@ -40,11 +40,11 @@ fn conditional_write_of_later_command_is_refused_after_a_change() {
 
     // A read to the end also depends on the end.
     read("9990", "100");
-    cluster.ok(&["blob", "append", "b", "more"]);
+    cluster.ok(&["blob", "extend", "b", "more"]);
     refused("late", "9990");
-    // A read within the blob: an append is no conflict, but a truncation is.
+    // A read within the blob: an extension is no conflict, but a truncation is.
     read("0", "10");
-    cluster.ok(&["blob", "append", "b", "more"]);
+    cluster.ok(&["blob", "extend", "b", "more"]);
     assert_eq!(code(&write_if("still", "0")), 0);
     read("0", "10");
     cluster.ok(&["blob", "truncate", "b", "9000"]);

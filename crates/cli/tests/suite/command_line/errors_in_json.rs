@@ -119,7 +119,7 @@ fn the_bytes_of_a_blob_are_json_too() {
         &["blob", "rm", "none"],
         &["blob", "truncate", "none", "1"],
         &["blob", "write", "none", "x", "--at", "0"],
-        &["blob", "append", "none", "x"],
+        &["blob", "extend", "none", "x"],
         &["blob", "transform", "none", "add", "1"],
     ] {
         let output = cluster.run(&[command, &["--json"]].concat());

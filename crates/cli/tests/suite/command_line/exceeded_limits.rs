@@ -73,10 +73,10 @@ fn offsets_beyond_largest_blob_or_value_are_refused_without_change() {
     // The last possible byte; nothing can be behind it.
     cluster.ok(&["blob", "put", "far", "/dev/null", "--chunk", "16MiB"]);
     cluster.ok(&["blob", "write", "far", "x", "--at", "281474976710655"]);
-    let behind = cluster.run(&["blob", "append", "far", "y"]);
+    let behind = cluster.run(&["blob", "extend", "far", "y"]);
     assert_eq!(code(&behind), 3, "{behind:?}");
     assert!(stderr(&behind).contains("beyond 281474976710656 bytes"), "{behind:?}");
-    let many = cluster.run_with(&["blob", "append", "far", "-"], &[1; (16 << 20) + 1]);
+    let many = cluster.run_with(&["blob", "extend", "far", "-"], &[1; (16 << 20) + 1]);
     assert_eq!(code(&many), 3, "{many:?}");
     assert!(stderr(&many).contains("beyond 281474976710656 bytes"), "{many:?}");
     assert_eq!(cluster.ok(&["blob", "read", "far", "--at", "281474976710655"]), "x");

@@ -68,8 +68,8 @@ fn interrupted_command_says_that_nothing_was_changed() {
         &["kv", "wait", "absent", "--json"][..],
         &["kv", "wait", "absent"],
         &["kv", "insert", "k", "-"],
-        &["blob", "append", "b", "-"],
-        &["blob", "append", "b", "-", "--json"],
+        &["blob", "extend", "b", "-"],
+        &["blob", "extend", "b", "-", "--json"],
         &["txn"],
         &["txn", "--json"],
     ] {

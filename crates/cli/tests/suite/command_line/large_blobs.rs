@@ -230,7 +230,7 @@ fn assert_unfinished(cluster: &ServingProgram, name: &str) {
     for command in [
         &["blob", "get", name][..],
         &["blob", "read", name, "--at", "0", "--length", "1"],
-        &["blob", "append", name, "x"],
+        &["blob", "extend", name, "x"],
         &["blob", "write", name, "x", "--at", "0"],
         &["blob", "truncate", name, "1"],
         &["blob", "transform", name, "add", "1", "--at", "0"],
@@ -240,7 +240,7 @@ fn assert_unfinished(cluster: &ServingProgram, name: &str) {
         assert_eq!((code(&refused), stdout(&refused).as_str()), (1, ""), "{command:?}: {refused:?}");
         assert!(stderr(&refused).contains("it is not finished: "), "{command:?}: {refused:?}");
     }
-    let refused = cluster.run_with(&["txn"], format!("blob append {name} x").as_bytes());
+    let refused = cluster.run_with(&["txn"], format!("blob extend {name} x").as_bytes());
     assert!(code(&refused) != 0 && stderr(&refused).contains("it is not finished"), "{refused:?}");
     assert_eq!(cluster.ok(&["blob", "ls"]), "");
     assert_eq!(cluster.ok(&["blob", "ls", "--unfinished"]), format!("{name}\tunfinished\n"));

@@ -55,7 +55,7 @@ const ROWS: &[Row] = &[
     row("blob get", "b-@"),
     row("blob read", "b-@"),
     row("blob write", "b-@ w --at 1"),
-    row("blob append", "b-@ more"),
+    row("blob extend", "b-@ more"),
     row("blob truncate", "b-@ 8"),
     row("blob transform", "b-@ add 1"),
     row("blob stat", "b-@"),

@@ -10,7 +10,7 @@ use crate::support::{folder, patience, wait_for};
 /// The most chunks of 1 MiB that a blob may have.
 const BYTES_MAX: u64 = 16 << 40;
 /// Requests for one of these operations: twice the positions below 4,096, and twice a list from each of 512 partitions, and
-/// some for the chunks of an append.
+/// some for the chunks of an extension.
 const REQUESTS_MAX: f64 = 2.0 * (4096.0 + 512.0) + 1500.0;
 
 /// Requests that the node has answered.
@@ -99,21 +99,21 @@ fn longest_sparse_blob_is_truncated_by_a_bounded_number_of_requests() {
     }
 }
 
-/// The positions behind the size that the append has announced are marked before the removal, and those only.
+/// The positions behind the size that the extension has announced are marked before the removal, and those only.
 #[test]
-fn sparse_blob_with_a_killed_append_is_removed_by_a_bounded_number_of_requests() {
+fn sparse_blob_with_a_killed_extension_is_removed_by_a_bounded_number_of_requests() {
     let cluster = ServingProgram::in_memory();
     let half = (BYTES_MAX / 2).to_string();
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b"], b"begin")), 0);
     cluster.ok(&["blob", "truncate", "b", &half]);
-    let mut append = zerohop(&["blob", "append", "b", "-"]);
-    append.env("ZEROHOP_ENDPOINT", cluster.endpoint()).stdin(Stdio::piped());
-    let mut appending = RunningProcess::start(&mut append);
+    let mut extend = zerohop(&["blob", "extend", "b", "-"]);
+    extend.env("ZEROHOP_ENDPOINT", cluster.endpoint()).stdin(Stdio::piped());
+    let mut extending = RunningProcess::start(&mut extend);
     // More than one write may have: the client stages it.
-    let mut stdin = appending.stdin.take().unwrap();
+    let mut stdin = extending.stdin.take().unwrap();
     stdin.write_all(&vec![7; 100 << 20]).unwrap();
-    appending.kill().unwrap();
-    appending.ended();
+    extending.kill().unwrap();
+    extending.ended();
     drop(stdin);
     assert_eq!(cluster.json(&["blob", "stat", "b"])["size"], BYTES_MAX / 2);
     bounded(&cluster, "rm", |cluster| drop(cluster.ok(&["blob", "rm", "b"])));

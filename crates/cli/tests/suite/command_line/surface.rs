@@ -81,7 +81,7 @@ const ROWS: &[JsonRow] = &[
     no("blob put", "b file"),
     row("blob write", "b w --at 1"),
     no("blob write", "none w --at 1"),
-    row("blob append", "b more"),
+    row("blob extend", "b more"),
     row("blob truncate", "b 8"),
     row("blob transform", "b add 1"),
     row("blob stat", "b"),
@@ -161,7 +161,7 @@ const ROWS: &[JsonRow] = &[
 ];
 
 const TRANSACTION: &str = "insert a v\nlookup a\nincr i\nextend e v\nappend l x\nlookup l\nlookup none\nremove none\ntransform u add 1\n\
-                           blob create c\nblob append c x\nblob stat c\nblob read c\nblob truncate c 0\n";
+                           blob create c\nblob extend c x\nblob stat c\nblob read c\nblob truncate c 0\n";
 
 /// Commands with `--json` in the list that no row runs.
 const NOT_RUN: &[(&str, &str)] = &[

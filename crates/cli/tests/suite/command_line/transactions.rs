@@ -162,7 +162,7 @@ fn concurrent_transactions_of_several_programs_lose_no_update() {
 #[test]
 fn blobs_change_among_records_or_not_at_all() {
     let cluster = ServingProgram::in_memory();
-    let lines = ["blob create c --chunk 8KiB --attributes 'kind = c'", "blob append c x", "blob create d"];
+    let lines = ["blob create c --chunk 8KiB --attributes 'kind = c'", "blob extend c x", "blob create d"];
     assert_eq!(txn(&cluster, &lines, false), (0, "0\n".to_owned(), String::new()));
     let made = cluster.json(&["blob", "stat", "c"]);
     assert_eq!((&made["chunk_bytes"], &made["attributes"]), (&json!(8192), &json!("kind = c")), "{made}");
@@ -181,7 +181,7 @@ fn blobs_change_among_records_or_not_at_all() {
     assert_eq!(txn(&cluster, &lines, false), (0, "7\n".to_owned(), String::new()));
     let lines = [
         "blob write b 'ab cd' --at 4094",
-        "blob append b e",
+        "blob extend b e",
         "blob transform b add 1 --type u8 --at 4094",
         "incr count",
         "blob read b --at 4095 --length 3",
@@ -193,11 +193,11 @@ fn blobs_change_among_records_or_not_at_all() {
     assert!(why.contains("line 7: blob \"absent\""), "{why}");
     assert_eq!(cluster.ok(&["blob", "read", "b", "--at", "4094", "--length", "9"]), "bb cde");
     let (code, printed, _) =
-        txn(&cluster, &["blob read b --length 1", "blob append b x", "blob rm absent"], true);
+        txn(&cluster, &["blob read b --length 1", "blob extend b x", "blob rm absent"], true);
     let report: Value = serde_json::from_str(&printed).unwrap();
     let expected = json!([
         { "operation": "blob read", "name": "b", "length": 1, "value": "\0" },
-        { "operation": "blob append", "name": "b", "done": true, "at": 4100 },
+        { "operation": "blob extend", "name": "b", "done": true, "at": 4100 },
         { "operation": "blob rm", "name": "absent", "done": false, "found": false, "reason": "not_found" },
     ]);
     assert_eq!((code, &report["results"]), (0, &expected));
@@ -217,7 +217,7 @@ fn blobs_change_among_records_or_not_at_all() {
     let expected = json!({ "operation": "blob transform", "name": "n", "done": true, "value": 43 });
     assert_eq!(report["results"][0], expected);
     // If one line is refused, no line takes effect; a line about a blob may be several writes.
-    let lines = ["blob append b y", "insert index c --if-absent", "blob truncate b 1"];
+    let lines = ["blob extend b y", "insert index c --if-absent", "blob truncate b 1"];
     let (code, printed, why) = txn(&cluster, &lines, false);
     assert_eq!((code, printed.as_str()), (1, ""), "{why}");
     assert!(why.starts_with("zerohop: line 2: the condition fails for key \"index\""), "{why}");
@@ -232,7 +232,7 @@ fn invalid_blob_line_is_refused_by_number_without_effect() {
     for (line, expected, part) in [
         ("blob write b x --at 18446744073709551615", 3, "beyond 281474976710656 bytes"),
         ("blob write absent x --at 0", 1, "no such blob"),
-        ("blob append absent x", 1, "no such blob"),
+        ("blob extend absent x", 1, "no such blob"),
         ("blob create b", 1, "b"),
         ("blob transform b and 1 --type f64", 2, "bits"),
         ("blob transform b add 256 --type u8", 2, "u8"),
