@@ -42,7 +42,7 @@ pub(crate) enum BlobOperation {
         offset: u64,
         bytes: Memory,
     },
-    Append {
+    Extend {
         bytes: Memory,
     },
     Truncate {
@@ -93,7 +93,7 @@ impl BlobOperation {
                 write(&blob, *offset, bytes).await?;
                 PythonAnswer::Nothing
             }
-            Self::Append { bytes } => PythonAnswer::Number(append(&blob, bytes).await?),
+            Self::Extend { bytes } => PythonAnswer::Number(extend(&blob, bytes).await?),
             Self::Truncate { size } => {
                 blob.truncate(*size).await?;
                 PythonAnswer::Nothing
@@ -154,7 +154,7 @@ async fn write(blob: &Blob<'_>, offset: u64, bytes: &Memory) -> Result<(), Error
         && let Some(info) = blob.stat().await?
     {
         if offset == info.size {
-            return append_staged(blob, bytes).await.map(drop);
+            return extend_staged(blob, bytes).await.map(drop);
         }
         for at in (0..length).step_by(WRITE_WHOLE_BYTES_MAX) {
             blob.write_at(offset.saturating_add(at as u64), bytes.slice(at, WRITE_WHOLE_BYTES_MAX)).await?;
@@ -165,15 +165,15 @@ async fn write(blob: &Blob<'_>, offset: u64, bytes: &Memory) -> Result<(), Error
     blob.write_at(offset, bytes.slice(0, length.min(WRITE_WHOLE_BYTES_MAX))).await
 }
 
-/// Appends all bytes atomically. Returns their offset.
-async fn append(blob: &Blob<'_>, bytes: &Memory) -> Result<u64, Error> {
+/// Adds all bytes to the end atomically. Returns their offset.
+async fn extend(blob: &Blob<'_>, bytes: &Memory) -> Result<u64, Error> {
     match bytes.len() {
-        length if length > WRITE_WHOLE_BYTES_MAX => append_staged(blob, bytes).await,
+        length if length > WRITE_WHOLE_BYTES_MAX => extend_staged(blob, bytes).await,
         length => blob.extend(bytes.slice(0, length)).await,
     }
 }
 
-async fn append_staged(blob: &Blob<'_>, bytes: &Memory) -> Result<u64, Error> {
+async fn extend_staged(blob: &Blob<'_>, bytes: &Memory) -> Result<u64, Error> {
     let mut staged = blob.staged_append().await?;
     let begin = staged.position();
     staged.push(bytes.slice(0, bytes.len())).await?;

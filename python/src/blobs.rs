@@ -92,9 +92,9 @@ impl NativeBlobs {
         NativeStagedAppend::new(Arc::clone(&self.core), Arc::clone(&self.keyspace), (name, self.unfinished))
     }
 
-    fn append(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> BlobCallResult {
+    fn extend(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> BlobCallResult {
         let bytes = Memory::readable(bytes)?;
-        self.run(py, &name, BlobOperation::Append { bytes })
+        self.run(py, &name, BlobOperation::Extend { bytes })
     }
 
     fn truncate(&self, py: Python<'_>, name: Name, size: u64) -> BlobCallResult {

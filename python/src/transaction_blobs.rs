@@ -91,7 +91,7 @@ impl NativeTransactionBlobs {
         })
     }
 
-    fn append(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> TransactionBlobCallResult {
+    fn extend(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> TransactionBlobCallResult {
         let (keyspace, transaction, name) = self.parts(&name);
         let bytes = copied(py, bytes)?;
         self.run(py, async move {

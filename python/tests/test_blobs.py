@@ -65,7 +65,7 @@ def test_files_refuse_what_files_of_the_disk_refuse(keyspace: Keyspace) -> None:
         blobs.read("nothing")
     nothing: list[Callable[[], object]] = [
         lambda: blobs.open("nothing", "r+b"), lambda: blobs.readinto("nothing", bytearray(1)),
-        lambda: blobs.write("nothing", b"x"), lambda: blobs.append("nothing", b"x"), lambda: blobs.truncate("nothing", 1),
+        lambda: blobs.write("nothing", b"x"), lambda: blobs.extend("nothing", b"x"), lambda: blobs.truncate("nothing", 1),
         lambda: blobs.set_attributes("nothing", b""), lambda: blobs.transform("nothing", "add", 1),
     ]
     for act in nothing:
@@ -135,7 +135,7 @@ def test_numpy_arrays(keyspace: Keyspace) -> None:
 def test_what_a_blob_is(keyspace: Keyspace) -> None:
     blobs = keyspace.blobs
     made = blobs.create("b", attributes=b"one", chunk_bytes=4096)
-    blobs.append("b", pattern(10_000))
+    blobs.extend("b", pattern(10_000))
     found = blobs.stat("b")
     assert found is not None and found.id == made.id and found[1:5] == (0, 10_000, 4096, b"one") and found.finished
     blobs.truncate("b", 5000)
@@ -223,7 +223,7 @@ def test_what_an_exception_cuts_off_is_removed(keyspace: Keyspace) -> None:
             lambda: blobs.read("cut"),
             lambda: blobs.readinto("cut", bytearray(1)),
             lambda: blobs.write("cut", b"x"),
-            lambda: blobs.append("cut", b"x"),
+            lambda: blobs.extend("cut", b"x"),
             lambda: blobs.truncate("cut", 0),
             lambda: blobs.set_attributes("cut", b"x"),
             lambda: blobs.transform("cut", "add", 1),
@@ -284,7 +284,7 @@ def test_a_write_over_many_chunks_is_seen_whole_or_not_at_all(keyspace: Keyspace
         writer.join()
 
 
-@pytest.mark.parametrize("how", ["write", "append", "open"])
+@pytest.mark.parametrize("how", ["write", "extend", "open"])
 def test_what_is_longer_than_one_write_is_seen_once_all_of_it_is_there(how: str, keyspace: Keyspace) -> None:
     blobs, data = keyspace.blobs, pattern((64 << 20) + 5)
     sizes: set[int] = set()
@@ -302,8 +302,8 @@ def test_what_is_longer_than_one_write_is_seen_once_all_of_it_is_there(how: str,
     try:
         if how == "write":
             blobs.write("b", data)
-        elif how == "append":
-            assert blobs.append("b", data) == 0
+        elif how == "extend":
+            assert blobs.extend("b", data) == 0
         else:
             with blobs.open("b", "wb") as file:
                 file.write(memoryview(data)[:10])
@@ -319,7 +319,7 @@ def test_what_is_longer_than_one_write_is_seen_once_all_of_it_is_there(how: str,
         blobs.write("b", data[::-1], 3)
         assert blobs.stat("b") is not None and blobs.readinto("b", into) == len(data)
         assert into == pattern(3) + data[::-1][:-3] and blobs.read("b", len(data)) == data[:3][::-1]
-        assert blobs.append("b", b"end") == len(data) + 3
+        assert blobs.extend("b", b"end") == len(data) + 3
         with pytest.raises(zerohop.NoBlobError):
             blobs.write("nothing", data)
 
@@ -352,19 +352,19 @@ try:
     if sys.argv[1] == "write":
         with blobs.open("large", "wb") as file:
             file.write(data)
-    elif sys.argv[1] == "append":
+    elif sys.argv[1] == "extend":
         blobs.create("large")
-        blobs.append("large", b"before")
-        blobs.append("large", data)
+        blobs.extend("large", b"before")
+        blobs.extend("large", data)
     else:
         file = blobs.open("large", "xb", 0)
         file.write(data)
 except KeyboardInterrupt:
     if sys.argv[1] == "write":
         print("interrupted", "large" in blobs, flush=True)
-    elif sys.argv[1] == "append":
+    elif sys.argv[1] == "extend":
         print("interrupted", blobs.read("large"), flush=True)
-        blobs.append("large", b", after")
+        blobs.extend("large", b", after")
         print(blobs.read("large"))
     else:
         found = blobs.stat("large")
@@ -380,7 +380,7 @@ except KeyboardInterrupt:
 
 CUT_TELLS = {
     "write": ["interrupted False\n"],
-    "append": ["interrupted b'before'\n", "b'before, after'\n"],
+    "extend": ["interrupted b'before'\n", "b'before, after'\n"],
     "raw": ["interrupted Unfinished False\n", "False\n"],
 }
 
@@ -584,7 +584,7 @@ def test_the_same_for_event_loops(keyspace: Keyspace) -> None:
             assert await blobs.transform("cut", "add", 1, type="uint8") == ord("h") + 1
             for offset in range(0, 10 * 65536, 65536):
                 await blobs.write("file", b"x" * 10, offset)
-            await asyncio.gather(*(blobs.append("cut", b"y") for _ in range(20)))
+            await asyncio.gather(*(blobs.extend("cut", b"y") for _ in range(20)))
             assert (await blobs.read("cut"))[2:] == b"y" * 20 and await blobs.delete("cut")
             with pytest.raises(FileNotFoundError):
                 await blobs.open("cut")

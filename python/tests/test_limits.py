@@ -123,12 +123,12 @@ def test_what_exceeds_the_size_of_a_file_leaves_no_bytes(limited: zerohop.Client
     keyspace["k"] = "before"
     keyspace.append("list", "before")
     blobs.create("blob")
-    blobs.append("blob", b"before")
+    blobs.extend("blob", b"before")
     refused: list[Callable[[], object]] = [
-        lambda: blobs.append("blob", bytes(4 * MIB)),
+        lambda: blobs.extend("blob", bytes(4 * MIB)),
         lambda: blobs.write("blob", bytes(4 * MIB), 3),
         # Longer than one transaction: it is staged.
-        lambda: blobs.append("blob", bytes(70 * MIB)),
+        lambda: blobs.extend("blob", bytes(70 * MIB)),
     ]
     for act in refused:
         with pytest.raises(zerohop.OverloadedError, match="limit of file sizes") as caught:
@@ -145,7 +145,7 @@ def test_what_exceeds_the_size_of_a_file_leaves_no_bytes(limited: zerohop.Client
     with pytest.raises(zerohop.OverloadedError), blobs.open("new", "wb") as file:
         file.write(bytes(70 * MIB))
     assert "new" not in blobs and blobs.read("blob") == b"before"
-    until_accepted(lambda: blobs.append("blob", b", after"))
+    until_accepted(lambda: blobs.extend("blob", b", after"))
     assert blobs.read("blob") == b"before, after"
 
 

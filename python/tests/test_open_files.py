@@ -41,7 +41,7 @@ def overwritten(blobs: zerohop.Blobs, name: str, contents: bytes) -> None:
 
 def truncated(blobs: zerohop.Blobs, name: str, contents: bytes) -> None:
     blobs.truncate(name, 3)
-    blobs.append(name, contents)
+    blobs.extend(name, contents)
 
 
 def removed(blobs: zerohop.Blobs, name: str, contents: bytes) -> None:

@@ -19,8 +19,8 @@ def test_a_blob_is_made_and_written_with_the_record_that_names_it(client: Client
         blobs = t[keyspace].blobs
         assert blobs.stat("film") is None and "film" not in blobs
         blobs.create("film", attributes=b"title=Nemo", chunk_bytes=4096)
-        assert blobs.append("film", b"twenty ") == 0
-        assert blobs.append("film", b"thousand leagues") == 7
+        assert blobs.extend("film", b"twenty ") == 0
+        assert blobs.extend("film", b"thousand leagues") == 7
         blobs.write("film", array.array("d", [1.5]), 5000)
         blobs.truncate("film", 5004)
         blobs.set_attributes("film", b"title=Ned")
@@ -50,13 +50,13 @@ def test_an_exception_leaves_nothing_of_it(client: Client, keyspace: Keyspace) -
     keyspace.blobs.write("old", b"as it was")
     with pytest.raises(ZeroDivisionError), client.transaction() as t:
         t[keyspace].blobs.create("new")
-        t[keyspace].blobs.append("new", b"x")
+        t[keyspace].blobs.extend("new", b"x")
         t[keyspace].blobs.write("old", b"no")
         assert t[keyspace].blobs.delete("old")
         raise ZeroDivisionError
     assert list(keyspace.blobs) == [b"old"] and keyspace.blobs.read("old") == b"as it was"
     with pytest.raises(zerohop.ClosedError):
-        t[keyspace].blobs.append("old", b"x")
+        t[keyspace].blobs.extend("old", b"x")
 
 
 def test_numbers_are_reported_once_it_is_committed(client: Client, keyspace: Keyspace) -> None:
@@ -81,8 +81,8 @@ def test_numbers_are_reported_once_it_is_committed(client: Client, keyspace: Key
 def test_what_others_change_is_a_conflict_and_is_tried_again(client: Client, keyspace: Keyspace) -> None:
     keyspace.blobs.create("log")
     with pytest.raises(zerohop.ConflictError), client.transaction() as t:
-        t[keyspace]["newest"] = str(t[keyspace].blobs.append("log", b"mine"))
-        keyspace.blobs.append("log", b"another's")
+        t[keyspace]["newest"] = str(t[keyspace].blobs.extend("log", b"mine"))
+        keyspace.blobs.extend("log", b"another's")
     assert "newest" not in keyspace and keyspace.blobs.read("log") == b"another's"
     calls = []
 
@@ -93,7 +93,7 @@ def test_what_others_change_is_a_conflict_and_is_tried_again(client: Client, key
             keyspace.blobs.write("log", b"A")
         assert t[keyspace].blobs.delete("log")
         t[keyspace].blobs.create("log")
-        t[keyspace].blobs.append("log", read.upper())
+        t[keyspace].blobs.extend("log", read.upper())
         return read
 
     assert client.transact(work) == b"Another's" and len(calls) == 2
@@ -108,7 +108,7 @@ def test_what_cannot_be_is_reported_as_outside_of_transactions(client: Client, k
             blobs.create("there")
         with pytest.raises(FileNotFoundError):
             blobs.read("none")
-        for call in (blobs.write, blobs.append):
+        for call in (blobs.write, blobs.extend):
             with pytest.raises(zerohop.NoBlobError):
                 call("none", b"x")
         with pytest.raises(zerohop.NoBlobError):
@@ -155,7 +155,7 @@ def test_an_event_loop_has_the_same(client: Client, keyspace: Keyspace) -> None:
                 blobs = t[there].blobs
                 await blobs.create("film", attributes=b"a", chunk_bytes=4096)
                 await blobs.write("film", b"once upon", 2)
-                assert await blobs.append("film", b" a time") == 11
+                assert await blobs.extend("film", b" a time") == 11
                 outcomes = await asyncio.gather(
                     *(blobs.transform("film", "add", n, offset=8 * n + 32, old=n % 2 == 1) for n in range(1, 9))
                 )
@@ -166,7 +166,7 @@ def test_an_event_loop_has_the_same(client: Client, keyspace: Keyspace) -> None:
                 assert info is not None and info.size == 100
                 assert await blobs.delete("old") and await blobs.stat("old") is None
                 with pytest.raises(FileNotFoundError):
-                    await blobs.append("old", b"x")
+                    await blobs.extend("old", b"x")
                 with pytest.raises(FileExistsError):
                     await blobs.create("film")
                 t[there]["n"] = "1"

@@ -115,9 +115,9 @@ class Blobs:
         """Writes the bytes of an array or other memory at an offset."""
         await _there(name, self._native.write(name, offset, data))
 
-    async def append(self, name: Name, data: Buffer) -> int:
+    async def extend(self, name: Name, data: Buffer) -> int:
         """Adds bytes at the end, and returns their offset."""
-        return cast(int, await _there(name, self._native.append(name, data)))
+        return cast(int, await _there(name, self._native.extend(name, data)))
 
     async def truncate(self, name: Name, size: int) -> None:
         """Sets the size."""
@@ -224,7 +224,7 @@ class BlobFile:
         if self._staged is not None:
             self._staged_length = await _there(self.name, self._staged.push(data))
         elif self._short == "a":
-            self._position = await self._blobs.append(self._place, data)
+            self._position = await self._blobs.extend(self._place, data)
         else:
             await self._blobs.write(self._place, data, self._position)
         self._broken = False
@@ -289,7 +289,7 @@ class BlobFile:
             raise
 
     async def _settle(self) -> None:
-        """Publishes staged bytes before any operation other than an append."""
+        """Publishes staged bytes before any operation other than an extension."""
         if self._staged is None:
             return
         staged, self._staged = self._staged, None
@@ -441,10 +441,10 @@ class TransactionBlobs:
         self._transaction._touched = True
         await _there(name, self._native.write(name, offset, data))
 
-    async def append(self, name: Name, data: Buffer) -> int:
+    async def extend(self, name: Name, data: Buffer) -> int:
         """Adds bytes at the end, and returns the offset that they will have."""
         self._transaction._touched = True
-        return cast(int, await _there(name, self._native.append(name, data)))
+        return cast(int, await _there(name, self._native.extend(name, data)))
 
     async def truncate(self, name: Name, size: int) -> None:
         """Sets the size."""

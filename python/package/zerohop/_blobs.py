@@ -34,7 +34,7 @@ class Blobs:
     ([b'film'], 16)
 
     A write of up to 64 MiB is atomic, however many chunks it covers (of 1 MiB, unless a blob is
-    created with another size). An append is atomic at any length. Only a longer write that begins
+    created with another size). An extension is atomic at any length. Only a longer write that begins
     before the end, or behind a gap, is split into pieces of 64 MiB in sequence. A read returns the
     bytes of one version.
     """
@@ -127,7 +127,7 @@ class Blobs:
     def read(self, name: Name, offset: int = 0, size: int = -1) -> bytes:
         """Up to `size` bytes from an offset on; all if `size` is negative.
 
-        >>> keyspace.blobs.create("log").size, keyspace.blobs.append("log", b"one two")
+        >>> keyspace.blobs.create("log").size, keyspace.blobs.extend("log", b"one two")
         (0, 0)
         >>> keyspace.blobs.read("log", 4)
         b'two'
@@ -143,7 +143,7 @@ class Blobs:
         Returns their number.
 
         >>> into = bytearray(3)
-        >>> keyspace.blobs.create("log").size, keyspace.blobs.append("log", b"one two")
+        >>> keyspace.blobs.create("log").size, keyspace.blobs.extend("log", b"one two")
         (0, 0)
         >>> keyspace.blobs.readinto("log", into, 4), into
         (3, bytearray(b'two'))
@@ -169,24 +169,24 @@ class Blobs:
         except NotFoundError:
             raise absent(name) from None
 
-    def append(self, name: Name, data: Buffer) -> int:
+    def extend(self, name: Name, data: Buffer) -> int:
         """Adds bytes at the end, and returns their offset. They are contiguous: bytes of other
         writers are never between them.
 
         >>> keyspace.blobs.create("log").size
         0
-        >>> keyspace.blobs.append("log", b"one "), keyspace.blobs.append("log", b"two")
+        >>> keyspace.blobs.extend("log", b"one "), keyspace.blobs.extend("log", b"two")
         (0, 4)
         """
         try:
-            return cast(int, self._native.append(name, data))
+            return cast(int, self._native.extend(name, data))
         except NotFoundError:
             raise absent(name) from None
 
     def truncate(self, name: Name, size: int) -> None:
         """Sets the size: removes bytes from the end, or adds zeros.
 
-        >>> keyspace.blobs.create("log").size, keyspace.blobs.append("log", b"one two")
+        >>> keyspace.blobs.create("log").size, keyspace.blobs.extend("log", b"one two")
         (0, 0)
         >>> keyspace.blobs.truncate("log", 3)
         >>> keyspace.blobs.read("log")
@@ -274,11 +274,11 @@ def _names(listing: NativeBlobList) -> Iterator[bytes]:
         yield from page
 
 
-class OpenAppend:
+class OpenExtension:
     """Bytes that are added to a blob over several calls, and become visible together with the last
     call.
 
-    An exception in a call, such as Ctrl-C, ends the append, and its bytes never become visible. No
+    An exception in a call, such as Ctrl-C, ends the extension, and its bytes never become visible. No
     other client may write to the blob meanwhile.
     """
 
@@ -358,7 +358,7 @@ class BlobIO(io.RawIOBase):
         # While it exists, no other writer takes what is written for that of a dead writer.
         self._renewed: object = None
         self._broken = self._given_up = False
-        self._staged: Optional[OpenAppend] = None
+        self._staged: Optional[OpenExtension] = None
         self._staged_length = 0
         # What a file reads that is not written through.
         self._pinned: Optional[BlobPins] = None
@@ -374,7 +374,7 @@ class BlobIO(io.RawIOBase):
                     raise there_is(name) from None
                 self._again = cast(BlobInfo, made).id
             self._blobs = blobs._with_unfinished()
-            self._staged = OpenAppend(self._blobs, name, self._place)
+            self._staged = OpenExtension(self._blobs, name, self._place)
             return
         if self._short == "r" and not partial:
             self._pinned = BlobPins.of(blobs, [name])
@@ -433,7 +433,7 @@ class BlobIO(io.RawIOBase):
         if self._staged is not None:
             self._staged_length = self._staged.push(data)
         elif self._short == "a":
-            self._position = self._blobs.append(self._place, data)
+            self._position = self._blobs.extend(self._place, data)
         else:
             self._blobs.write(self._place, data, self._position)
         self._broken = False
@@ -504,7 +504,7 @@ class BlobIO(io.RawIOBase):
             self._staged = None
 
     def _settle(self) -> None:
-        """Publishes staged bytes before any operation other than an append."""
+        """Publishes staged bytes before any operation other than an extension."""
         if self._staged is None:
             return
         staged, self._staged = self._staged, None

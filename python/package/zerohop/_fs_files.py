@@ -14,7 +14,7 @@ from fsspec.compression import compr
 from fsspec.spec import AbstractBufferedFile
 
 import zerohop
-from zerohop._blobs import OpenAppend, BlobPins
+from zerohop._blobs import OpenExtension, BlobPins
 from zerohop._entry import INLINE_BYTES_MAX, Entry
 from zerohop._callers import ended_by_exception, exits_under_way, is_never_closed
 from zerohop._fs_parts import BLOCK_BYTES, FileWrite, forget, new_blob
@@ -56,7 +56,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         self._keyspace = fs._keyspace(self._place.keyspace)
         self._entry, self._pinned = entry, pinned
         self._blob: Optional[bytes] = None
-        self._staged: Optional[OpenAppend] = None
+        self._staged: Optional[OpenExtension] = None
         # Its contents must not become visible: a write failed, or the writer discards them.
         self._cut = self._given_up = False
         self._caching = {"block_size": block_size, "cache_type": cache_type, "cache_options": cache_options, **kwargs}
@@ -158,7 +158,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
             else:
                 if self._blob is None or self._staged is None:
                     self._blob = new_blob(self._keyspace)
-                    self._staged = OpenAppend(self._keyspace.blobs, self._blob)
+                    self._staged = OpenExtension(self._keyspace.blobs, self._blob)
                 self._staged.push(contents)
                 if final:
                     self._staged.publish()

@@ -40,7 +40,7 @@ def joined(blobs: TransactionBlobs, place: Place, there: Optional[Entry], added:
     def blob(contents: bytes) -> tuple[tuple[bytes, int], ...]:
         name = CONTENTS + uuid.uuid4().hex.encode()
         blobs.create(name, attributes=repr(time.time()).encode())
-        blobs.append(name, contents)
+        blobs.extend(name, contents)
         return ((name, len(contents)),)
 
     now, contents = time.time(), added.contents
@@ -55,7 +55,7 @@ def joined(blobs: TransactionBlobs, place: Place, there: Optional[Entry], added:
         whole = there.contents + contents
         return Entry(len(whole), now, whole) if len(whole) <= INLINE_BYTES_MAX else of_parts(now, blob(whole))
     *before_last, (last, size) = there.parts
-    if contents and blobs.append(last, contents) != size:
+    if contents and blobs.extend(last, contents) != size:
         # Others have appended since the entry was read: starts again from its present state.
         raise zerohop.ConflictError(f"{place.keyspace}/{place.path}: others append to it", "Conflict")
     return of_parts(now, (*before_last, (last, size + len(contents))))

@@ -20,7 +20,7 @@ class TransactionBlobs:
     >>> with client.transaction() as t:
     ...     blobs = t[keyspace].blobs
     ...     blobs.create("log", attributes=b"kind=text")
-    ...     at = blobs.append("log", b"one two")
+    ...     at = blobs.extend("log", b"one two")
     ...     t[keyspace]["newest"] = str(at)
     ...     blobs.read("log", 4), "log" in keyspace.blobs
     (b'two', False)
@@ -76,12 +76,12 @@ class TransactionBlobs:
         except NotFoundError:
             raise absent(name) from None
 
-    def append(self, name: Name, data: Buffer) -> int:
+    def extend(self, name: Name, data: Buffer) -> int:
         """Adds bytes at the end, and returns their offset: the blob's end must be unchanged when
         the transaction commits."""
         self._transaction._touched = True
         try:
-            return cast(int, self._native.append(name, data))
+            return cast(int, self._native.extend(name, data))
         except NotFoundError:
             raise absent(name) from None
 

@@ -126,7 +126,7 @@ class ForkedError(Error):
 
 
 class ConflictError(Error):
-    """A transaction, or an append to a blob, conflicted with others: it had no effect, and may be
+    """A transaction, or an extension of a blob, conflicted with others: it had no effect, and may be
     retried. Also raised by a read of a blob that others write continuously."""
 
 

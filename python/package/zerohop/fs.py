@@ -34,7 +34,7 @@ from fsspec.transaction import Transaction as Gathered
 from fsspec.utils import tokenize
 
 import zerohop
-from zerohop._blobs import OpenAppend, BlobPins
+from zerohop._blobs import OpenExtension, BlobPins
 from zerohop._entry import CONTENTS, INLINE_BYTES_MAX, PARTS_MAX, PREFIX, Entry, decode, name_of
 from zerohop._callers import by_key, cut_off_in_cache
 from zerohop._fs_files import CompressedFile, Text, ZerohopFile
@@ -408,7 +408,7 @@ class ZerohopFileSystem(MovingFileSystem):
             return Entry(contents.nbytes, time.time(), bytes(contents))
         blob = new_blob(keyspace)
         try:
-            append = OpenAppend(keyspace.blobs, blob)
+            append = OpenExtension(keyspace.blobs, blob)
             append.push(contents)
             append.publish()
         except BaseException:
@@ -457,7 +457,7 @@ class ZerohopFileSystem(MovingFileSystem):
         from_, to = self._keyspace(source.keyspace), self._keyspace(target.keyspace)
         blob = new_blob(to)
         try:
-            append = OpenAppend(to.blobs, blob)
+            append = OpenExtension(to.blobs, blob)
             for at in range(0, entry.size, BLOCK_BYTES):
                 stop = min(at + BLOCK_BYTES, entry.size)
                 append.push(self._read(from_, source.path, entry, at, stop))
