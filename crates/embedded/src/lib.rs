@@ -167,7 +167,7 @@ impl EmbeddedStore {
         }
     }
 
-    /// Appends bytes to the end of a bytes record, which is created if it is absent. Existing bytes are not rewritten.
+    /// Adds bytes to the end of a bytes record, which is created if it is absent. Existing bytes are not rewritten.
     ///
     /// # Errors
     /// As [`EmbeddedStore::insert`]; [`StoreError::WrongType`] for a list; [`StoreError::RecordTooLong`].

@@ -63,7 +63,7 @@ impl Keyspace {
         Operation::new(self, what, operation::number)
     }
 
-    /// Appends bytes to the end of a bytes record, which it creates if it is absent. Returns its length in bytes.
+    /// Adds bytes to the end of a bytes record, which it creates if it is absent. Returns its length in bytes.
     pub fn extend<'a>(
         &'a self,
         key: &'a (impl AsRef<[u8]> + ?Sized),
