@@ -180,7 +180,7 @@ async fn write_long(
 }
 
 impl BodyWriter for ClusterBodyWriter {
-    async fn append(&mut self, bytes: Vec<u8>) -> Result<(), ObjectError> {
+    async fn extend(&mut self, bytes: Vec<u8>) -> Result<(), ObjectError> {
         if self.first.is_empty() && self.long.is_none() {
             self.first = bytes;
             return Ok(());

@@ -7,7 +7,7 @@ use zerohop_objects::{
     Pairs, PutObject, SetId, Store, WHOLE_OBJECT,
 };
 
-/// The bytes that are appended to the body at once.
+/// The bytes that are added to the body at once.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// The number of CRC-64/NVME in records of objects, as the S3 gateway has it.
@@ -71,7 +71,7 @@ impl<'s, S: Store> ObjectWriter<'s, S> {
         self.md5.update(bytes);
         self.crc.update(bytes);
         self.pending.extend_from_slice(bytes);
-        if self.pending.len() >= PIECE_BYTES || self.must_renew() { self.append().await } else { Ok(()) }
+        if self.pending.len() >= PIECE_BYTES || self.must_renew() { self.extend().await } else { Ok(()) }
     }
 
     /// Makes the object visible with all of its bytes, in one transaction. Returns its record.
@@ -81,7 +81,7 @@ impl<'s, S: Store> ObjectWriter<'s, S> {
     /// [`ObjectError::Unavailable`] the object may have appeared.
     pub async fn publish(mut self, settings: PutSettings) -> Result<ObjectRecord, ObjectError> {
         if self.size > 0 {
-            self.append().await?;
+            self.extend().await?;
             self.writer.finish().await?;
         }
         let PutSettings { attributes, tags, conditions } = settings;
@@ -107,13 +107,13 @@ impl<'s, S: Store> ObjectWriter<'s, S> {
         self.store.now() + self.lifetimes.pending / 2 > self.until
     }
 
-    async fn append(&mut self) -> Result<(), ObjectError> {
+    async fn extend(&mut self) -> Result<(), ObjectError> {
         if self.must_renew() {
             let body = BodyId { set: self.set, number: WHOLE_OBJECT };
             self.until = layer::run(self.store, layer::renew_body(body, self.lifetimes)).await?;
         }
         if !self.pending.is_empty() {
-            self.writer.append(std::mem::take(&mut self.pending)).await?;
+            self.writer.extend(std::mem::take(&mut self.pending)).await?;
         }
         Ok(())
     }

@@ -13,8 +13,8 @@ pub type StorePage = (Vec<(RecordKey, Vec<u8>)>, Option<RecordKey>);
 /// Writes one body, whose blob appears with the first bytes or at the end. If the writer is dropped before the end, the sweep
 /// deletes what is there.
 pub trait BodyWriter: Send {
-    /// Appends bytes. They are durable after [`finish`](Self::finish).
-    fn append(&mut self, bytes: Vec<u8>) -> impl Future<Output = Result<(), ObjectError>> + Send;
+    /// Adds bytes to the end. They are durable after [`finish`](Self::finish).
+    fn extend(&mut self, bytes: Vec<u8>) -> impl Future<Output = Result<(), ObjectError>> + Send;
 
     /// Ends the body.
     fn finish(self) -> impl Future<Output = Result<(), ObjectError>> + Send;

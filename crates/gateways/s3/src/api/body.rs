@@ -20,7 +20,7 @@ use super::errors;
 use crate::base64;
 use crate::checksum::{ALGORITHMS, Algorithm, Hasher};
 
-/// The bytes that are appended or read at once.
+/// The bytes that are added or read at once.
 const PIECE: usize = 1 << 20;
 
 /// What the request says about its body.
@@ -134,7 +134,7 @@ pub(super) async fn receive<S: Store>(
             pending.extend_from_slice(&piece);
             // Also a slow body keeps its blob.
             if pending.len() >= PIECE || store.now() + lifetimes.pending / 2 > until {
-                until = append(store, &mut writer, (body, until), lifetimes, &mut pending).await?;
+                until = extend(store, &mut writer, (body, until), lifetimes, &mut pending).await?;
             }
         }
     }
@@ -149,7 +149,7 @@ pub(super) async fn receive<S: Store>(
         hashers.into_iter().map(|(algorithm, hasher)| (algorithm, hasher.finish())).collect();
     verify(&expected, &md5, &values)?;
     if size > 0 {
-        append(store, &mut writer, (body, until), lifetimes, &mut pending).await?;
+        extend(store, &mut writer, (body, until), lifetimes, &mut pending).await?;
         writer.finish().await.map_err(errors::of)?;
     }
     let value = values.into_iter().find(|(algorithm, _)| *algorithm == expected.stored);
@@ -183,8 +183,8 @@ fn verify(expected: &DeclaredBody, md5: &[u8; 16], values: &[(Algorithm, Vec<u8>
     Ok(())
 }
 
-/// Appends what is pending. Result: until when the body may be written.
-async fn append<S: Store>(
+/// Adds what is pending to the body. Result: until when the body may be written.
+async fn extend<S: Store>(
     store: &S,
     writer: &mut S::Writer,
     (body, mut until): (BodyId, u64),
@@ -196,7 +196,7 @@ async fn append<S: Store>(
         until = run(store, renew_body(body, lifetimes)).await.map_err(errors::of)?;
     }
     if !pending.is_empty() {
-        writer.append(std::mem::take(pending)).await.map_err(errors::of)?;
+        writer.extend(std::mem::take(pending)).await.map_err(errors::of)?;
     }
     Ok(until)
 }

@@ -43,7 +43,7 @@ pub(crate) struct MemoryWriter {
 }
 
 impl BodyWriter for MemoryWriter {
-    async fn append(&mut self, bytes: Vec<u8>) -> Result<(), ObjectError> {
+    async fn extend(&mut self, bytes: Vec<u8>) -> Result<(), ObjectError> {
         let mut contents = self.contents.lock().expect("no test panics with the lock");
         contents.blobs.entry(self.body).or_default().extend(bytes);
         Ok(())
