@@ -90,10 +90,10 @@ impl fmt::Display for StoreError {
                 "a record takes at most {RECORD_BYTES_MAX} bytes, this one would take {bytes}: begin another one"
             ),
             StoreError::WrongType { is_list: true } => {
-                write!(f, "this record is a list: read it with `values`, extend it with `push`")
+                write!(f, "this record is a list: read it with `values`, add to it with `append`")
             }
             StoreError::WrongType { is_list: false } => {
-                write!(f, "this record is bytes: read it with `lookup`, extend it with `append`")
+                write!(f, "this record is bytes: read it with `lookup`, add to it with `extend`")
             }
             StoreError::NotOrdered => write!(
                 f,

@@ -102,6 +102,18 @@ fn too_long_value_or_key_is_refused_without_effect() {
 }
 
 #[test]
+fn refusal_of_another_type_names_the_calls_of_the_type_that_is_there() {
+    let root = tempfile::tempdir().unwrap();
+    let store = open(root.path());
+    store.insert("bytes", "x").unwrap();
+    store.append("list", "x").unwrap();
+    let to_bytes = store.append("bytes", "y").unwrap_err().to_string();
+    assert!(to_bytes.contains("`lookup`") && to_bytes.contains("`extend`"), "{to_bytes}");
+    let to_list = store.extend("list", "y").unwrap_err().to_string();
+    assert!(to_list.contains("`values`") && to_list.contains("`append`"), "{to_list}");
+}
+
+#[test]
 fn a_second_opening_is_refused_and_names_the_folder() {
     let root = tempfile::tempdir().unwrap();
     let store = open(root.path());
