@@ -147,7 +147,7 @@ async fn read_pieces(blob: &Blob<'_>, offset: u64, into: &Memory) -> Result<u64,
 }
 
 /// Writes all bytes atomically if possible: in one transaction or, if they are longer and reach the
-/// end, as a staged append. A longer write elsewhere is split into pieces.
+/// end, as a staged extension. A longer write elsewhere is split into pieces.
 async fn write(blob: &Blob<'_>, offset: u64, bytes: &Memory) -> Result<(), Error> {
     let length = bytes.len();
     if length > WRITE_WHOLE_BYTES_MAX
@@ -174,7 +174,7 @@ async fn extend(blob: &Blob<'_>, bytes: &Memory) -> Result<u64, Error> {
 }
 
 async fn extend_staged(blob: &Blob<'_>, bytes: &Memory) -> Result<u64, Error> {
-    let mut staged = blob.staged_append().await?;
+    let mut staged = blob.staged_extension().await?;
     let begin = staged.position();
     staged.push(bytes.slice(0, bytes.len())).await?;
     staged.publish().await.map(|_| begin)

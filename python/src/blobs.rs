@@ -16,7 +16,7 @@ use crate::number::NumberChange;
 use crate::operation::BATCH_OPERATIONS_MAX;
 use crate::outcome::{self, CallOutcome, UsedArguments};
 use crate::problem::Problem;
-use crate::staged_append::NativeStagedAppend;
+use crate::staged_extension::NativeStagedExtension;
 
 /// The blobs of a keyspace. Every operation returns its result, or for an event loop a future of
 /// it.
@@ -87,9 +87,13 @@ impl NativeBlobs {
         self.run(py, &name, BlobOperation::Write { offset, bytes })
     }
 
-    fn staged_append(&self, name: Name) -> NativeStagedAppend {
+    fn staged_extension(&self, name: Name) -> NativeStagedExtension {
         let name = Bytes::copy_from_slice(name.as_ref());
-        NativeStagedAppend::new(Arc::clone(&self.core), Arc::clone(&self.keyspace), (name, self.unfinished))
+        NativeStagedExtension::new(
+            Arc::clone(&self.core),
+            Arc::clone(&self.keyspace),
+            (name, self.unfinished),
+        )
     }
 
     fn extend(&self, py: Python<'_>, name: Name, bytes: &Bound<'_, PyAny>) -> BlobCallResult {

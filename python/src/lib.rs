@@ -37,7 +37,7 @@ mod promises;
 mod scan;
 mod side_thread;
 mod snapshot;
-mod staged_append;
+mod staged_extension;
 mod transaction;
 mod transaction_blobs;
 
@@ -61,7 +61,7 @@ mod _native {
     #[pymodule_export]
     use crate::scan::NativeScan;
     #[pymodule_export]
-    use crate::staged_append::NativeStagedAppend;
+    use crate::staged_extension::NativeStagedExtension;
     #[pymodule_export]
     use crate::transaction::NativeTransaction;
     #[pymodule_export]

@@ -27,8 +27,8 @@ pub(crate) enum Problem {
     },
     /// The snapshot was closed.
     SnapshotClosed,
-    /// The staged append was published, or has failed.
-    AppendEnded,
+    /// The staged extension was published, or has failed.
+    ExtensionEnded,
     /// The system has refused a resource.
     System(std::io::Error),
 }
@@ -78,7 +78,7 @@ impl Problem {
             Self::Forked { opener } => format!(
                 "the client was opened by process {opener}, and this is a fork of it: connect again in the child"
             ),
-            Self::AppendEnded => {
+            Self::ExtensionEnded => {
                 "what was added to the blob is a part of it by now, or adding it was cut off: begin again"
                     .to_owned()
             }
@@ -110,7 +110,7 @@ impl Problem {
             Self::Client(Error::NotReadBack { key }) => {
                 ExceptionParts { key: Some(key), ..plain("NotReadBack") }
             }
-            Self::Client(Error::Ended) | Self::AppendEnded => plain("Ended"),
+            Self::Client(Error::Ended) | Self::ExtensionEnded => plain("Ended"),
             Self::Client(Error::InsideRuntime | Error::Runtime { .. }) | Self::System(_) => plain("System"),
             Self::NoListener(_) => plain("NoListener"),
             Self::Secret(_) => plain("SecretFile"),

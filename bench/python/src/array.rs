@@ -52,7 +52,7 @@ async fn write(keyspace: &Keyspace, name: &str, bytes: &[u8]) -> Result<(), Stri
     let blob = keyspace.blob(name.to_owned());
     let written = async {
         blob.create(&[]).await?;
-        let mut fill = blob.staged_append().await?;
+        let mut fill = blob.staged_extension().await?;
         fill.push(bytes).await?;
         fill.publish().await
     };

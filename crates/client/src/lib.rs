@@ -39,7 +39,7 @@ pub use zerohop_session::procedures::{
     Blob, BlobError, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, ClusterHandle,
     CommittedTransaction, Comparison, DropOptions, Error, Info, Keyspace, Operation, PendingOperation,
     PinnedBlobs, Promise, PutOptions, RangeScan, Record, Scan, Snapshot, SnapshotBlob, SnapshotBlobList,
-    SnapshotBlobRead, SnapshotOptions, SnapshotRangeScan, SnapshotScan, StagedAppend, StagedContents,
+    SnapshotBlobRead, SnapshotOptions, SnapshotRangeScan, SnapshotScan, StagedContents, StagedExtension,
     Transaction, TransactionBlob, Transform, Ttl,
 };
 pub use zerohop_session::{

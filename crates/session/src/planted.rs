@@ -50,7 +50,7 @@ pub enum Bug {
     StagedLeftOut,
     /// A read of several chunks of a blob has no confirming round.
     BlobReadUnconfirmed,
-    /// A staged append or put is published before its chunks are written.
+    /// A staged extension or put is published before its chunks are written.
     BlobPublishedEarly,
     /// The chunks of a blob are removed before its header.
     BlobChunksRemovedFirst,

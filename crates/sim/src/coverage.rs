@@ -79,7 +79,7 @@ pub const BLOBS: [&str; 68] = [
     "blobs: writes of all chunks",
     "blobs: replacements",
     "blobs: writes of one chunk",
-    "blobs: appends",
+    "blobs: extensions",
     "blobs: cuts",
     "blobs: deletions",
     "blobs: shares moved",

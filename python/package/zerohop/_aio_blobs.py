@@ -183,7 +183,7 @@ class BlobFile:
         self._position = position
         # The id and the attributes of a new blob of this file.
         self._again, self._broken = again, False
-        self._staged = None if again is None else blobs._native.staged_append(self._place)
+        self._staged = None if again is None else blobs._native.staged_extension(self._place)
         self._staged_length = 0
         # What a file reads that is not written through.
         self._pinned: Optional[BlobPins] = None

@@ -283,7 +283,7 @@ class OpenExtension:
     """
 
     def __init__(self, blobs: Blobs, name: Name, place: Optional[Name] = None) -> None:
-        self._name, self._native = name, blobs._native.staged_append(name if place is None else place)
+        self._name, self._native = name, blobs._native.staged_extension(name if place is None else place)
 
     def push(self, data: Buffer) -> int:
         """Adds bytes. Returns how many have been added in total."""

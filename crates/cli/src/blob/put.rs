@@ -16,7 +16,7 @@ use crate::common::quantity;
 use crate::common::runtime::StopSignals;
 use crate::output;
 
-/// The most bytes of one extension. A longer source is sent as a staged append.
+/// The most bytes of one extension. A longer source is sent as a staged extension.
 pub(super) const EXTEND_AT_ONCE_BYTES: u64 = 16 << 20;
 
 /// Bytes of one read of a source that is longer.
@@ -136,22 +136,22 @@ async fn send(put: &mut BlobPut<'_>, source: ByteSource) -> Result<u64, CommandE
     Ok(put.publish().await?)
 }
 
-/// Appends `bytes` and the rest of the source to a blob as one staged append: readers see all of it
+/// Extends a blob by `first` and the rest of the source, as one staged extension: readers see all of it
 /// or nothing.
-pub(super) async fn staged_append(
+pub(super) async fn staged_extension(
     blob: &Blob<'_>,
     first: Vec<u8>,
     source: &mut ByteSource,
     progress: &mut BlobProgress,
 ) -> Result<u64, CommandError> {
-    let mut append = blob.staged_append().await?;
-    let (at, mut bytes) = (append.position(), first);
+    let mut extension = blob.staged_extension().await?;
+    let (at, mut bytes) = (extension.position(), first);
     while !bytes.is_empty() {
-        append.push(&bytes).await?;
+        extension.push(&bytes).await?;
         progress.add(bytes.len());
         bytes = source.next(READ_BYTES)?;
     }
     interrupt::note_sent(output::WRITE);
-    append.publish().await?;
+    extension.publish().await?;
     Ok(at)
 }

@@ -8,7 +8,7 @@ use zerohop_client::BlobReadVersion;
 
 use super::bytes::{ByteSource, BytesArguments};
 use super::progress::BlobProgress;
-use super::put::{EXTEND_AT_ONCE_BYTES, staged_append};
+use super::put::{EXTEND_AT_ONCE_BYTES, staged_extension};
 use super::{BlobPlace, NameArgument, refusal};
 use crate::common::display::Name;
 use crate::common::ending::{CommandEnding, CommandError};
@@ -113,7 +113,7 @@ pub(super) async fn extend(arguments: BlobExtendArguments) -> Result<CommandEndi
     let first = source.next(EXTEND_AT_ONCE_BYTES + 1)?;
     let length = first.len();
     let at = if length as u64 > EXTEND_AT_ONCE_BYTES {
-        match staged_append(&blob, first, &mut source, &mut progress).await {
+        match staged_extension(&blob, first, &mut source, &mut progress).await {
             Ok(at) => at,
             Err(CommandError::Client(error)) => return refusal::print_refusal(&place, &name, error),
             Err(error) => return Err(error),

@@ -153,7 +153,7 @@ impl FileLoader {
         // Removes what an earlier attempt may have left.
         blob.delete().await?;
         blob.create(b"").await?;
-        let mut filled = blob.staged_append().await?;
+        let mut filled = blob.staged_extension().await?;
         let mut checksum = Xxh3::new();
         while !bytes.is_empty() {
             filled.push(&bytes).await?;

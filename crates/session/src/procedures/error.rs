@@ -85,7 +85,7 @@ pub enum BlobError {
         /// Maximum length in bytes of a blob with chunks of this size; if the chunk size is not known yet, with the largest chunks.
         limit: u64,
     },
-    /// Other clients truncated, wrote or extended the blob so often that this operation did not get its turn. During a staged append, any such
+    /// Other clients truncated, wrote or extended the blob so often that this operation did not get its turn. During a staged extension, any such
     /// change by another client has this result.
     Contended,
     /// The attributes do not fit into the header of a blob that was replaced, beside the header's own fields.
@@ -105,7 +105,7 @@ impl fmt::Display for BlobError {
             Self::Absent => f.write_str("there is no blob of this name"),
             Self::TooLong { limit } => write!(
                 f,
-                "one operation may write, replace, truncate or read at most {limit} bytes. Use several steps, or a staged append; outside \
+                "one operation may write, replace, truncate or read at most {limit} bytes. Use several steps, or a staged extension; outside \
                  a transaction a truncation or removal may have any length"
             ),
             Self::ExceedsMaximumSize { limit } => write!(

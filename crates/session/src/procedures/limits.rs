@@ -65,7 +65,7 @@ impl Default for BlobLimits {
 /// Maximum number of bytes of one write to a blob: the client has several copies in memory, and the primaries store the bytes until the decision.
 pub(crate) const BLOB_WRITE_BYTES_MAX: usize = 64 << 20;
 
-/// Maximum number of bytes of a put that creates a blob in one transaction; a longer put uses a staged append while its bytes arrive.
+/// Maximum number of bytes of a put that creates a blob in one transaction; a longer put uses a staged extension while its bytes arrive.
 const BLOB_PUT_BYTES: usize = 16 << 20;
 
 /// Number of conflicts after which a put that replaces a blob stages its bytes instead of sending them again.
@@ -129,8 +129,8 @@ pub(crate) const BLOB_RENEWED_MS_MAX: u64 = 20_000;
 /// Maximum time in milliseconds between two renewals for clients that replace other blobs: a day.
 pub(crate) const BLOB_STAGED_MS_MAX: u64 = 24 * 3600 * 1000;
 
-/// Number of chunks that a staged append announces in the header before it writes them. The writer updates the header after each such number of
-/// chunks. If the append fails, as many chunks beyond the written ones must be checked.
+/// Number of chunks that a staged extension announces in the header before it writes them. The writer updates the header after each such number of
+/// chunks. If the extension fails, as many chunks beyond the written ones must be checked.
 pub(crate) const BLOB_STAGED_STEP_CHUNKS: u64 = 256;
 
 /// Extra time that a manager has, beyond the requested wait, to reply that a drop is in progress.

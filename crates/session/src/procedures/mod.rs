@@ -31,8 +31,8 @@ mod unfinished_truncations;
 mod verify;
 
 pub use blob::{
-    Blob, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, PinnedBlobs, PutOptions, StagedAppend,
-    StagedContents, TransactionBlob,
+    Blob, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, PinnedBlobs, PutOptions, StagedContents,
+    StagedExtension, TransactionBlob,
 };
 pub use cluster_handle::{ClusterHandle, ProcedureSettings};
 pub use drop_keyspace::DropOptions;

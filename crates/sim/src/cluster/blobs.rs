@@ -2,7 +2,7 @@
 //! one handle.
 //!
 //! ```text
-//!   write, poke, replace, put, append, staged append, truncate, transforms, read, stream, list, delete
+//!   write, poke, replace, put, extend, staged extension, truncate, transforms, read, stream, list, delete
 //!     └─ each call is an entry of the history, with what it intends; its result says what it did and saw
 //! ```
 //!
@@ -52,7 +52,7 @@ pub(super) struct Blobs {
     reports: Arc<Mutex<VecDeque<(usize, BlobReport)>>>,
     /// Number of marks that were assigned, per blob and chunk.
     marks: BTreeMap<(u64, u64), u32>,
-    /// The order of each change of attributes: its first generation that was seen. Staged appends raise the
+    /// The order of each change of attributes: its first generation that was seen. Staged extensions raise the
     /// generation and leave the attributes.
     orders: BTreeMap<u64, u64>,
     /// The calls on the plain blob.

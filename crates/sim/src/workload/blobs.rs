@@ -7,7 +7,7 @@
 //!   chunks 0-2  begin with the token of the last write of all of them, or of that chunk alone
 //!   chunks 3-4  numbers that are transformed in place: two shares, whose sum over both chunks is
 //!               always zero, and marks, bits that are inverted once each
-//!   tail        appended tokens, one per RECORD_BYTES, so that some lie across two chunks; a
+//!   tail        added tokens, one per RECORD_BYTES, so that some lie across two chunks; a
 //!               staged token is followed by its copy
 //! ```
 
@@ -27,9 +27,9 @@ pub(crate) const BASE_CHUNKS: u64 = 3;
 pub(crate) const NUMBERS: std::ops::Range<u64> = BASE_CHUNKS..BASE_CHUNKS + 2;
 /// The start of the tail.
 pub(crate) const BASE_BYTES: u64 = NUMBERS.end << CHUNK_BITS;
-/// Distance of appended tokens: the third lies across two chunks.
+/// Distance of added tokens: the third lies across two chunks.
 pub(crate) const RECORD_BYTES: u64 = 2_043;
-/// Number of tokens that are appended before the tail is truncated: reads return all of it.
+/// Number of tokens that are added before the tail is truncated: reads return all of it.
 pub(crate) const RECORDS_MAX: u64 = 5;
 /// Offsets of the shares in a chunk: an integer of 8 bytes, and a float of 8.
 pub(crate) const SHARES: [u32; 2] = [64, 72];
@@ -58,8 +58,8 @@ pub(crate) enum BlobChangeKind {
     Put { replaces: bool, end: PutEnd },
     /// Writes one chunk alone.
     Poke { chunk: u64 },
-    /// Appends a token, or truncates if there are enough.
-    Append,
+    /// Adds a token to the end, or truncates if there are enough.
+    Extend,
     /// Truncates the tail.
     Truncate,
     /// Moves an amount of one of the shares from one chunk to the other, in one transaction.
@@ -67,7 +67,7 @@ pub(crate) enum BlobChangeKind {
     /// Sets a mark of one chunk alone, or of both in one transaction.
     Mark { chunk: Option<u64> },
     /// Stages one or two tokens behind the end, and publishes them.
-    StageAppend { records: u64 },
+    StageExtension { records: u64 },
     /// Reads all of it, and then writes it or truncates the middle of the tail, if nothing has
     /// changed since.
     ReadAndChange { cuts: bool },
@@ -133,7 +133,7 @@ impl BlobOperationPlan {
             0..16 => BlobChangeKind::Write,
             16..24 => BlobChangeKind::Replace,
             24..37 => BlobChangeKind::Poke { chunk: random.below(BASE_CHUNKS) },
-            37..48 => BlobChangeKind::Append,
+            37..48 => BlobChangeKind::Extend,
             48..52 => BlobChangeKind::Truncate,
             52..56 => BlobChangeKind::Delete,
             56..63 => {
@@ -144,7 +144,7 @@ impl BlobOperationPlan {
             63..70 => BlobChangeKind::Mark {
                 chunk: (!random.chance(1, 3)).then(|| random.between(NUMBERS.start, NUMBERS.end - 1)),
             },
-            70..76 => BlobChangeKind::StageAppend { records: random.between(1, 2) },
+            70..76 => BlobChangeKind::StageExtension { records: random.between(1, 2) },
             76..82 => BlobChangeKind::ReadAndChange { cuts: random.chance(1, 2) },
             82..87 => BlobChangeKind::Put { replaces: random.chance(2, 3), end: PutEnd::of(value) },
             87 => BlobChangeKind::List,
@@ -293,7 +293,7 @@ pub(crate) fn edition_of_mark(id: u64) -> Option<u64> {
     is_mark(id).then_some((id & ((1 << KIND_SHIFT) - 1)) >> 9)
 }
 
-/// The bytes of one appended token.
+/// The bytes of one added token.
 pub(crate) fn record_bytes(value: u64) -> Vec<u8> {
     let mut bytes = token(value);
     bytes.resize(RECORD_BYTES as usize, 0);
@@ -317,7 +317,7 @@ pub(crate) fn new_bytes(value: u64) -> Vec<u8> {
     bytes
 }
 
-/// Number of bytes of a blob with so many appended tokens.
+/// Number of bytes of a blob with so many added tokens.
 pub(crate) fn size_after(records: u64) -> u64 {
     BASE_BYTES + records * RECORD_BYTES
 }

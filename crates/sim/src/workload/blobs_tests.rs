@@ -21,10 +21,10 @@ fn with<'c>(base: [&'c [u8]; 3], numbers: [&'c [u8]; 2], tail: &[&'c [u8]]) -> V
     (5..).zip(all).map(|(version, bytes)| (version, *bytes)).collect()
 }
 
-/// A tail of appended tokens and of staged ones, in two chunks.
-fn tail(appended: &[u64], last: &[u64]) -> Vec<u8> {
+/// A tail of added tokens and of staged ones, in two chunks.
+fn tail(added: &[u64], last: &[u64]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (record, value) in (1..).zip(appended) {
+    for (record, value) in (1..).zip(added) {
         bytes.extend(token(*value));
         bytes.resize(record * RECORD_BYTES as usize, 0);
     }
@@ -61,7 +61,7 @@ fn impossible_contents_are_detected() {
     assert!(!of(torn, &[]) && !of(&[], &[]), "some of a token, and none");
     assert!(!of(&whole, b"x"), "something beside the numbers");
     let lacks = with([&whole, &whole, &whole], [&[], &[]], &[torn]);
-    assert!(contents(BASE_BYTES + RECORD_BYTES, lacks).actions().is_err(), "some of an appended one");
+    assert!(contents(BASE_BYTES + RECORD_BYTES, lacks).actions().is_err(), "some of an added one");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn shares_with_wrong_sum_are_refused() {
 }
 
 #[test]
-fn overwritten_staged_append_is_noticed() {
+fn overwritten_staged_extension_is_noticed() {
     let whole = token(3);
     let is_well = |tail: &[u8]| {
         let (one, other) = tail.split_at(CHUNK_BYTES as usize);

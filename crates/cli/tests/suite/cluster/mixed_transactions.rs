@@ -161,7 +161,7 @@ async fn blob_creation_and_removal_are_atomic_with_transaction() {
 }
 
 #[tokio::test]
-async fn readers_do_not_disturb_staged_appends() {
+async fn readers_do_not_disturb_staged_extensions() {
     let folder = crate::support::folder();
     let cluster = NodeCluster::start(folder.path(), 1);
     let client = connect(&cluster.endpoints()).await;
@@ -170,7 +170,7 @@ async fn readers_do_not_disturb_staged_appends() {
     blob.create_with(12, b"").await.unwrap();
     blob.write_at(0, b"begin").await.unwrap();
     let fill = async || {
-        let mut fill = blob.staged_append().await.unwrap();
+        let mut fill = blob.staged_extension().await.unwrap();
         fill.push(&vec![9; 3 * CHUNK as usize]).await.unwrap();
         fill
     };
@@ -183,7 +183,7 @@ async fn readers_do_not_disturb_staged_appends() {
     assert_eq!(read.await.unwrap(), (Some(5), "begin".into()));
     filling.publish().await.unwrap();
     assert_eq!(blob.stat().await.unwrap().unwrap().size, 5 + 3 * CHUNK);
-    // A concurrent write takes precedence over a staged append.
+    // A concurrent write takes precedence over a staged extension.
     let filling = fill().await;
     let written = client.transaction(|tx| async move { tx.blob(keyspace, "b").extend("end").await });
     assert_eq!(written.await.unwrap(), 5 + 3 * CHUNK);

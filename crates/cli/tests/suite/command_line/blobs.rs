@@ -202,7 +202,7 @@ fn concurrent_clients_do_not_mix_bytes() {
 }
 
 /// Concurrent writes over eight chunks; readers must find each write complete. Truncations and
-/// staged appends happen in between.
+/// staged extensions happen in between.
 #[test]
 fn multi_chunk_writes_and_reads_are_atomic() {
     const CHUNK: usize = 4096;
@@ -309,7 +309,7 @@ fn dependent_write_is_refused_after_a_change() {
 }
 
 #[test]
-fn staged_append_becomes_visible_atomically() {
+fn staged_extension_becomes_visible_atomically() {
     let cluster = ServingProgram::in_memory();
     let endpoint = cluster.endpoint().to_owned();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -320,7 +320,7 @@ fn staged_append_becomes_visible_atomically() {
         writer.create_with(12, b"").await.unwrap();
         writer.extend(b"begin ").await.unwrap();
         let contents = pattern(50_000);
-        let mut fill = writer.staged_append().await.unwrap();
+        let mut fill = writer.staged_extension().await.unwrap();
         for piece in contents.chunks(3_333) {
             fill.push(piece).await.unwrap();
             assert_eq!(other.stat().await.unwrap().unwrap().size, 6, "nothing is seen yet");
@@ -330,7 +330,7 @@ fn staged_append_becomes_visible_atomically() {
         assert!(all[..6] == *b"begin " && all[6..] == contents);
 
         // A concurrent write: staged bytes never become visible, and zeros are in their place.
-        let mut fill = writer.staged_append().await.unwrap();
+        let mut fill = writer.staged_extension().await.unwrap();
         fill.push(&[9; 20_000]).await.unwrap();
         assert_eq!(other.extend(b"faster").await.unwrap(), 50_006);
         let beaten = match fill.push(&[9; 20_000]).await {
@@ -342,8 +342,8 @@ fn staged_append_becomes_visible_atomically() {
         let all = writer.read_at(50_006, u64::MAX).await.unwrap().read_to_end().await.unwrap();
         assert!(all.len() == 49_994 && all[..6] == *b"faster" && all[6..].iter().all(|byte| *byte == 0));
 
-        // A staged append that is never published: the next writer removes it.
-        let mut fill = writer.staged_append().await.unwrap();
+        // A staged extension that is never published: the next writer removes it.
+        let mut fill = writer.staged_extension().await.unwrap();
         fill.push(&[7; 10_000]).await.unwrap();
         drop(fill);
         assert_eq!(other.extend(b"!").await.unwrap(), 100_000);

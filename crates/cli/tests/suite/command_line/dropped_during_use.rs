@@ -74,7 +74,7 @@ fn reads_of_a_blob_and_of_a_snapshot_end_with_their_keyspace() {
         assert!(snapshot.lookup(&gone, "k").await.unwrap().is_some());
         let mut pieces = blob.read_at(0, u64::MAX).await.unwrap();
         let first = pieces.next_piece().await.unwrap().unwrap();
-        let mut filling = blob.staged_append().await.unwrap();
+        let mut filling = blob.staged_extension().await.unwrap();
         filling.push(&bytes[..100_000]).await.unwrap();
 
         // The program waits until its output is read.

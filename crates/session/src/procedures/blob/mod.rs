@@ -21,7 +21,7 @@ mod read;
 mod read_version;
 mod replace;
 mod stage;
-mod staged_append;
+mod staged_extension;
 mod stat_many;
 mod transactional;
 mod truncate;
@@ -51,7 +51,7 @@ pub use pinned::PinnedBlobs;
 pub use put::{BlobPut, PutOptions};
 pub use read::BlobRead;
 pub use stage::StagedContents;
-pub use staged_append::StagedAppend;
+pub use staged_extension::StagedExtension;
 pub use transactional::TransactionBlob;
 pub(crate) use transactional::{BlobKnowledge, PresentBlob};
 pub(crate) use write_buffer::BlobWrites;
@@ -81,7 +81,7 @@ pub struct Blob<'a> {
 pub struct BlobInfo {
     /// Identifies the blob among earlier and later ones of the same name: the time of its creation.
     pub id: Timestamp,
-    /// How often bytes were truncated or added by a staged append.
+    /// How often bytes were truncated or added by a staged extension.
     pub generation: u64,
     /// Size of the blob in bytes.
     pub size: u64,
@@ -324,8 +324,8 @@ impl Blob<'_> {
         }
     }
 
-    /// Same as [`Self::recalled`], but without a pending truncation or staged append: the client first completes a pending truncation, and cuts off
-    /// the bytes of a staged append.
+    /// Same as [`Self::recalled`], but without a pending truncation or staged extension: the client first completes a pending truncation, and cuts off
+    /// the bytes of a staged extension.
     async fn completed_header(&self) -> Result<CachedHeader, Error> {
         let mut known = self.recalled().await?;
         for _ in 0..BLOB_ATTEMPTS_MAX {

@@ -16,7 +16,7 @@ use zerohop_wire::limits::BLOB_ATTRIBUTES_BYTES_MAX;
 use zerohop_wire::messages::{BlobChange, Condition};
 
 use super::contents::UNFINISHED;
-use super::{Blob, BlobInfo, CachedHeader, StagedAppend, StagedContents};
+use super::{Blob, BlobInfo, CachedHeader, StagedContents, StagedExtension};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
     BACKOFF_MAX, BLOB_ATTEMPTS_MAX, BLOB_BEATEN_CHECKS_MAX, BLOB_PUT_ATTEMPTS, BLOB_PUT_STAGED_BYTES_MIN,
@@ -50,7 +50,7 @@ pub struct BlobPut<'a> {
 struct LongPut<'a> {
     /// The id of the unfinished blob.
     id: u64,
-    staged_append: StagedAppend<'a>,
+    staged_extension: StagedExtension<'a>,
     /// The staged contents, if the put replaces another blob.
     staged: Option<StagedContents>,
 }
@@ -75,7 +75,7 @@ impl<'a> Blob<'a> {
         self
     }
 
-    /// Creates the blob, empty and unfinished. [`Blob::set_attributes`] or [`StagedAppend::publish_with`] on [`Blob::with_unfinished`] finishes it.
+    /// Creates the blob, empty and unfinished. [`Blob::set_attributes`] or [`StagedExtension::publish_with`] on [`Blob::with_unfinished`] finishes it.
     ///
     /// # Errors
     /// Same as [`Blob::create_with`].
@@ -109,7 +109,7 @@ impl<'a> BlobPut<'a> {
     ///
     /// # Errors
     /// [`Failure::ConditionFailed`]: there is a finished blob of this name, and the put does not replace it. [`BlobError::Contended`]: conflicts
-    /// with other clients until the deadline, or another client has removed what was sent. Also the errors of [`StagedAppend::push`].
+    /// with other clients until the deadline, or another client has removed what was sent. Also the errors of [`StagedExtension::push`].
     pub async fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.blob = self.blob.outside_calls().in_call();
         match self.push_on(bytes).await {
@@ -124,8 +124,9 @@ impl<'a> BlobPut<'a> {
         }
         match &mut self.made {
             Some(made) => {
-                made.staged_append.blob = made.staged_append.blob.outside_calls().within(self.blob.client());
-                made.staged_append.push(bytes).await?;
+                made.staged_extension.blob =
+                    made.staged_extension.blob.outside_calls().within(self.blob.client());
+                made.staged_extension.push(bytes).await?;
             }
             None => self.buffered.extend_from_slice(bytes),
         }
@@ -145,16 +146,18 @@ impl<'a> BlobPut<'a> {
             }
             self.begin().await?;
         }
-        let Some(LongPut { id, staged_append: mut append, staged }) = self.made.take() else {
+        let Some(LongPut { id, staged_extension: mut extension, staged }) = self.made.take() else {
             return Err(Error::Unexpected);
         };
         // The rest of the bytes and the publication belong to this call.
-        append.blob = append.blob.outside_calls().within(self.blob.client());
+        extension.blob = extension.blob.outside_calls().within(self.blob.client());
         let attributes = &self.options.attributes;
         let mut published = match &staged {
-            None => append.publish_with(attributes).await,
-            Some(staged) => match append.all_are_done().await {
-                Ok(()) => self.blob.bind_bytes(staged, (append.header.stamp, append.end), attributes).await,
+            None => extension.publish_with(attributes).await,
+            Some(staged) => match extension.all_are_done().await {
+                Ok(()) => {
+                    self.blob.bind_bytes(staged, (extension.header.stamp, extension.end), attributes).await
+                }
                 Err(error) => Err(error),
             },
         };
@@ -264,7 +267,7 @@ impl<'a> BlobPut<'a> {
         self.blob.failed(Failure::ConditionFailed { version: header.version, found: None })
     }
 
-    /// Creates the unfinished blob or the staged contents, and appends the buffered bytes to it.
+    /// Creates the unfinished blob or the staged contents, and extends it by the buffered bytes.
     async fn begin(&mut self) -> Result<(), Error> {
         let PutOptions { attributes, chunk_bits, replaces } = self.options.clone();
         if replaces {
@@ -273,7 +276,7 @@ impl<'a> BlobPut<'a> {
             // These are contents of other writers: a failure here is no failure of this put.
             drop(self.blob.remove_old_staged(now_ms).await);
             let place = self.blob.staged_blob(&staged.name);
-            let filled = self.append_buffered(&place, staged.id, Some(staged.clone())).await;
+            let filled = self.extend_by_buffered(&place, staged.id, Some(staged.clone())).await;
             if filled.is_err() && self.made.is_none() {
                 // Otherwise the caller discards the put. The first error is the one to return.
                 drop(self.blob.unstage(&staged).await);
@@ -290,7 +293,7 @@ impl<'a> BlobPut<'a> {
                 None => {}
             }
             match self.blob.create_unfinished(chunk_bits, &attributes).await {
-                Ok(info) => return self.append_buffered(&self.blob.clone(), info.id.0, None).await,
+                Ok(info) => return self.extend_by_buffered(&self.blob.clone(), info.id.0, None).await,
                 // Another client created the blob first.
                 Err(error) if matches!(error.failure(), Some(Failure::ConditionFailed { .. })) => {}
                 Err(error) => return Err(error),
@@ -299,15 +302,15 @@ impl<'a> BlobPut<'a> {
         Err(self.blob.error(BlobError::Contended))
     }
 
-    /// Appends the buffered bytes to an unfinished blob.
-    async fn append_buffered(
+    /// Extends an unfinished blob by the buffered bytes.
+    async fn extend_by_buffered(
         &mut self,
         blob: &Blob<'a>,
         id: u64,
         staged: Option<StagedContents>,
     ) -> Result<(), Error> {
-        let mut append = match blob.staged_append().await {
-            Ok(append) if append.id() == id => append,
+        let mut extension = match blob.staged_extension().await {
+            Ok(extension) if extension.id() == id => extension,
             // Another client has removed the blob, and perhaps put one of its own.
             Ok(_) | Err(Error::Blob { why: BlobError::Absent, .. }) => {
                 return Err(self.blob.error(BlobError::Contended));
@@ -315,17 +318,21 @@ impl<'a> BlobPut<'a> {
             Err(error) => return Err(error),
         };
         // The call that begins the put bounds these bytes too.
-        append.blob = append.blob.within(blob.client());
+        extension.blob = extension.blob.within(blob.client());
         let kept = std::mem::take(&mut self.buffered);
-        self.made.insert(LongPut { id, staged_append: append, staged }).staged_append.push(&kept).await
+        self.made
+            .insert(LongPut { id, staged_extension: extension, staged })
+            .staged_extension
+            .push(&kept)
+            .await
     }
 }
 
-impl StagedAppend<'_> {
-    /// Same as [`StagedAppend::publish`], and also sets the attributes at the same moment. An unfinished blob becomes finished.
+impl StagedExtension<'_> {
+    /// Same as [`StagedExtension::publish`], and also sets the attributes at the same moment. An unfinished blob becomes finished.
     ///
     /// # Errors
-    /// Same as [`StagedAppend::publish`].
+    /// Same as [`StagedExtension::publish`].
     pub async fn publish_with(mut self, attributes: &[u8]) -> Result<u64, Error> {
         self.blob = self.blob.in_call();
         self.all_are_done().await?;

@@ -452,7 +452,7 @@ impl TransactionBlob<'_> {
     }
 
     /// Same as [`Self::present_blob`], for a blob that the transaction is going to change. The client first completes a pending truncation, and cuts off
-    /// the bytes of a staged append. A read must not do that. It changes the header, so that the caller must begin the transaction again.
+    /// the bytes of a staged extension. A read must not do that. It changes the header, so that the caller must begin the transaction again.
     async fn present_blob_to_change(&self) -> Result<Option<PresentBlob>, Error> {
         let seen = self.present_blob().await?;
         if seen.as_ref().is_some_and(|seen| seen.header.pending_truncation_end > 0) {

@@ -173,13 +173,13 @@ impl Blob<'_> {
         }
         begun.complete();
         self.remember(None);
-        // Also those behind the size that an earlier staged append, cut off, has left marked.
+        // Also those behind the size that an earlier staged extension, cut off, has left marked.
         let drop = |_| BlobChange::DropChunk { stamp };
         BlobChunks::of(self, &now).change_existing((0, u64::MAX), drop).await?;
         Ok(true)
     }
 
-    /// Completes a pending truncation, or cuts off the bytes of a staged append.
+    /// Completes a pending truncation, or cuts off the bytes of a staged extension.
     pub(super) async fn complete_truncation(&self, header: &CachedHeader) -> Result<(), Error> {
         let key = self.header_key()?;
         let (stamp, size, bits) = (header.stamp, header.size, header.chunk_bits);
@@ -195,7 +195,7 @@ impl Blob<'_> {
             keep: keep(number),
             creates_absent: marks,
         };
-        // The region that an append has announced is hardly longer than what it has written.
+        // The region that an extension has announced is hardly longer than what it has written.
         let absent = if marks { AbsentChunks::AreCreated } else { AbsentChunks::Stay };
         let begun = BlobChunks::of(self, header).truncate(pending_numbers(header), absent, cut).await?;
         let settled = self.change(&key, Condition::Always, BlobChange::Settle { stamp }).await;
@@ -315,10 +315,10 @@ mod tests {
         let chunks = 2 * BLOB_TRUNCATES_PARALLEL;
         let script = pending_truncation(chunks);
         let keyspace = long_truncations(&script);
-        let appended = run(keyspace.blob("b").staged_append()).map(drop);
+        let begun = run(keyspace.blob("b").staged_extension()).map(drop);
         let took_us = script.now.load(Ordering::Relaxed);
         assert!(took_us < 1_001_000, "it took {took_us} us, beyond its deadline");
-        assert!(deadline_passed(&appended), "{appended:?}");
+        assert!(deadline_passed(&begun), "{begun:?}");
         // The second group and the settlement are left. Then comes the settled header.
         let requests = script.requests.load(Ordering::Relaxed);
         let done = || Ok(Reply::Done { version: Timestamp(10), number: 1 });
@@ -326,8 +326,8 @@ mod tests {
         answers.push_front(Ok(pending_header(chunks)));
         answers.push_back(Ok(header(0)));
         *script.single.lock().unwrap() = answers;
-        let appended = run(keyspace.blob("b").staged_append()).map(drop);
-        assert!(appended.is_ok(), "{appended:?}");
+        let begun = run(keyspace.blob("b").staged_extension()).map(drop);
+        assert!(begun.is_ok(), "{begun:?}");
         let requests = script.requests.load(Ordering::Relaxed) - requests;
         assert_eq!(requests, 1 + BLOB_TRUNCATES_PARALLEL + 1 + 1 + 1);
     }

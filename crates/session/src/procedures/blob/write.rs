@@ -8,13 +8,13 @@ use super::multi_chunk::is_refused;
 use super::{Blob, BlobReadVersion, CachedHeader, ChunkRange};
 use crate::planted::{Bug, is_planted};
 use crate::procedures::error::{BlobError, Error};
-use crate::procedures::limits::{BLOB_EXTEND_ATTEMPTS_MAX, BLOB_ATTEMPTS_MAX, BLOB_WRITE_BYTES_MAX};
+use crate::procedures::limits::{BLOB_ATTEMPTS_MAX, BLOB_EXTEND_ATTEMPTS_MAX, BLOB_WRITE_BYTES_MAX};
 use crate::procedures::transaction::Attempts;
 use crate::procedures::transform::Transform;
 
 impl Blob<'_> {
     /// Writes bytes at an offset, which may be behind the end: bytes in between become zeros. The write is atomic over all its chunks: a reader
-    /// sees all of it or nothing. More than 64 MiB are refused: see [`Blob::staged_append`].
+    /// sees all of it or nothing. More than 64 MiB are refused: see [`Blob::staged_extension`].
     pub async fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), Error> {
         let blob = &self.in_call();
         let end = blob.check_range(offset, bytes)?;
@@ -89,7 +89,7 @@ impl Blob<'_> {
     }
 
     /// Adds bytes to the end and returns their offset. The bytes are contiguous, and a reader sees all of them or none. More than 64 MiB are refused: see
-    /// [`Blob::staged_append`].
+    /// [`Blob::staged_extension`].
     pub async fn extend(&self, bytes: &[u8]) -> Result<u64, Error> {
         let blob = &self.in_call();
         blob.check_range(0, bytes)?;

@@ -134,12 +134,14 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
             }
             BlobChangeKind::Replace => self.replace(value).await,
             BlobChangeKind::Put { replaces, end } => return self.put(value, (replaces, end)).await,
-            BlobChangeKind::Append => self.append(value).await,
+            BlobChangeKind::Extend => self.extend(value).await,
             BlobChangeKind::Truncate => self.truncate(value).await,
             BlobChangeKind::Share { amount, is_float } => self.share(amount, is_float).await,
             BlobChangeKind::Mark { chunk: Some(chunk) } => self.mark(chunk, step.mark, value).await,
             BlobChangeKind::Mark { chunk: None } => self.mark_both(step.mark).await,
-            BlobChangeKind::StageAppend { records } => self.stage_append(&tokens[..records as usize]).await,
+            BlobChangeKind::StageExtension { records } => {
+                self.stage_extension(&tokens[..records as usize]).await
+            }
             BlobChangeKind::ReadAndChange { cuts: false } => self.read_and_write(value).await,
             BlobChangeKind::ReadAndChange { cuts: true } => self.truncate_tail(value).await,
             BlobChangeKind::Delete => return self.delete().await,
@@ -240,7 +242,7 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
         drop(self.call(intended, put.publish(), |_| done(case)).await);
     }
 
-    async fn append(&self, value: u64) -> bool {
+    async fn extend(&self, value: u64) -> bool {
         let known = match self.blob.last_seen() {
             Some(known) => Some(known),
             None => self.blob.stat().await.unwrap_or_default(),
@@ -256,8 +258,8 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
             let impossible = seen.as_ref().is_some_and(|seen| seen.size != offset + RECORD_BYTES);
             BlobOutcome {
                 version: seen.map(|seen| seen.version),
-                impossible: impossible.then(|| format!("it appends at {offset}, and ends elsewhere")),
-                ..with_actions("blobs: appends", Ok(vec![CheckedAction::Append { key, value }]))
+                impossible: impossible.then(|| format!("it adds at {offset}, and ends elsewhere")),
+                ..with_actions("blobs: extensions", Ok(vec![CheckedAction::Append { key, value }]))
             }
         };
         !is_absent(&self.call((unplaced, None), self.blob.extend(&bytes), outcome).await)
@@ -302,7 +304,7 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
         (self.report)(BlobReport::Intends(actions.to_vec()));
     }
 
-    /// Truncates the tail; appends instead if there is none.
+    /// Truncates the tail; extends it instead if there is none.
     async fn truncate(&self, value: u64) -> bool {
         let work = |transaction: Transaction, info: BlobInfo| async move {
             let blob = transaction.blob(self.keyspace, name(self.number));
@@ -311,7 +313,7 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
                 let actions = vec![CheckedAction::Append { key: tail_id(change), value }];
                 self.intends(&actions);
                 blob.extend(record_bytes(value)).await?;
-                return Ok((actions, "blobs: appends"));
+                return Ok((actions, "blobs: extensions"));
             }
             let actions = vec![self.header_write(value)];
             self.intends(&actions);
@@ -404,9 +406,10 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
         self.transact(work, committed).await
     }
 
-    async fn stage_append(&self, tokens: &[u64]) -> bool {
-        let begun =
-            self.call((Vec::new(), None), self.blob.staged_append(), |_| done("blobs: fillings begun")).await;
+    async fn stage_extension(&self, tokens: &[u64]) -> bool {
+        let begun = self
+            .call((Vec::new(), None), self.blob.staged_extension(), |_| done("blobs: fillings begun"))
+            .await;
         let is_there = !is_absent(&begun);
         let Ok(mut fill) = begun else { return is_there };
         let Some((_, change)) = self.seen() else { return is_there };

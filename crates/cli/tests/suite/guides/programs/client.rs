@@ -138,7 +138,7 @@ crate::guides::programs::programs! {
         async fn example(keyspace: &Keyspace, source: &[&[u8]]) -> Result<(), zerohop_client::Error> {
         let film = keyspace.blob("films/2");
         film.create(b"").await?;
-        let mut fill = film.staged_append().await?;
+        let mut fill = film.staged_extension().await?;
         for piece in source {
             fill.push(piece).await?;                             // no reader sees it yet
         }

@@ -1,7 +1,7 @@
-//! The class `NativeStagedAppend`: bytes that are staged behind a blob's end over several calls, and
+//! The class `NativeStagedExtension`: bytes that are staged behind a blob's end over several calls, and
 //! published together by the last call.
 //!
-//! A staged append borrows its keyspace. So a worker, a future that owns both, runs one step after
+//! A staged extension borrows its keyspace. So a worker, a future that owns both, runs one step after
 //! the other, driven by the caller of the step. A step that fails or is cancelled drops the worker:
 //! its bytes are then never published, and no more can be added.
 
@@ -13,7 +13,7 @@ use std::task::Poll;
 use bytes::{Bytes, BytesMut};
 use pyo3::prelude::*;
 use tokio::sync::{Mutex, Notify, mpsc, oneshot};
-use zerohop_client::{Blob, Error, Keyspace, StagedAppend};
+use zerohop_client::{Blob, Error, Keyspace, StagedExtension};
 
 use crate::answer::PythonAnswer;
 use crate::arguments::Blob as Name;
@@ -27,15 +27,15 @@ use crate::problem::Problem;
 /// staging: one chunk, which is copied fast.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// Bytes that are being appended to a blob.
+/// Bytes by which a blob is being extended.
 #[pyclass(frozen, module = "zerohop._native")]
-pub(crate) struct NativeStagedAppend {
+pub(crate) struct NativeStagedExtension {
     core: Arc<Core>,
     /// `None`: it has ended.
-    worker: Arc<AppendSlot>,
+    worker: Arc<ExtensionSlot>,
 }
 
-struct AppendSlot {
+struct ExtensionSlot {
     worker: Mutex<Option<Worker>>,
     /// Ends the worker, during the present step or the next one.
     given_up: Notify,
@@ -43,26 +43,26 @@ struct AppendSlot {
 
 struct Worker {
     work: Pin<Box<dyn Future<Output = ()> + Send>>,
-    steps: mpsc::Sender<(AppendStep, StepReply)>,
+    steps: mpsc::Sender<(ExtensionStep, StepReply)>,
 }
 
 /// The number of bytes added so far, or the size of the blob.
 type StepReply = oneshot::Sender<Result<u64, Error>>;
 
-enum AppendStep {
+enum ExtensionStep {
     Push(Arc<Memory>),
     /// With new attributes, if given.
     Publish(Option<Bytes>),
 }
 
 #[pymethods]
-impl NativeStagedAppend {
+impl NativeStagedExtension {
     /// Adds bytes. Returns how many have been added in total.
     fn push(&self, py: Python<'_>, bytes: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let bytes = Arc::new(Memory::readable(bytes)?);
         let worker = Arc::clone(&self.worker);
         outcome::run(&self.core, py, async move {
-            let result = step(&worker, AppendStep::Push(Arc::clone(&bytes))).await;
+            let result = step(&worker, ExtensionStep::Push(Arc::clone(&bytes))).await;
             CallOutcome { result: result.map(PythonAnswer::Number), spent: UsedArguments::Memory(bytes) }
         })
     }
@@ -73,46 +73,46 @@ impl NativeStagedAppend {
         let attributes = attributes.map(|attributes| Bytes::copy_from_slice(attributes.as_ref()));
         let worker = Arc::clone(&self.worker);
         outcome::run(&self.core, py, async move {
-            let result = step(&worker, AppendStep::Publish(attributes)).await;
+            let result = step(&worker, ExtensionStep::Publish(attributes)).await;
             result.map(PythonAnswer::Number).into()
         })
     }
 
-    /// Abandons the append, including the step in progress: after cancellation of its future, an
+    /// Abandons the extension, including the step in progress: after cancellation of its future, an
     /// event loop's step would continue.
     fn give_up(&self) {
         self.worker.given_up.notify_one();
     }
 }
 
-impl NativeStagedAppend {
+impl NativeStagedExtension {
     pub(crate) fn new(core: Arc<Core>, keyspace: Arc<Keyspace>, (name, unfinished): (Bytes, bool)) -> Self {
         let (sender, steps) = mpsc::channel(1);
         let worker = Worker { work: Box::pin(work(keyspace, (name, unfinished), steps)), steps: sender };
-        let place = AppendSlot { worker: Mutex::new(Some(worker)), given_up: Notify::new() };
+        let place = ExtensionSlot { worker: Mutex::new(Some(worker)), given_up: Notify::new() };
         Self { core, worker: Arc::new(place) }
     }
 }
 
 /// Runs a step. If it is dropped before its end, the worker ends.
-async fn step(place: &AppendSlot, step: AppendStep) -> Result<u64, Problem> {
+async fn step(place: &ExtensionSlot, step: ExtensionStep) -> Result<u64, Problem> {
     let mut worker = place.worker.lock().await;
     let mut given_up = pin!(place.given_up.notified());
-    let is_last = matches!(step, AppendStep::Publish(_));
-    let mut running = worker.take().ok_or(Problem::AppendEnded)?;
+    let is_last = matches!(step, ExtensionStep::Publish(_));
+    let mut running = worker.take().ok_or(Problem::ExtensionEnded)?;
     let (sender, mut answer) = oneshot::channel();
     // The worker runs one step at a time, and waits for this one.
-    running.steps.try_send((step, sender)).map_err(|_| Problem::AppendEnded)?;
+    running.steps.try_send((step, sender)).map_err(|_| Problem::ExtensionEnded)?;
     let result = poll_fn(|cx| {
         if given_up.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(Problem::AppendEnded));
+            return Poll::Ready(Err(Problem::ExtensionEnded));
         }
         let ended = running.work.as_mut().poll(cx).is_ready();
         match Pin::new(&mut answer).poll(cx) {
-            Poll::Pending if ended => Poll::Ready(Err(Problem::AppendEnded)),
+            Poll::Pending if ended => Poll::Ready(Err(Problem::ExtensionEnded)),
             Poll::Pending => Poll::Pending,
             Poll::Ready(Ok(result)) => Poll::Ready(result.map_err(Problem::from)),
-            Poll::Ready(Err(_)) => Poll::Ready(Err(Problem::AppendEnded)),
+            Poll::Ready(Err(_)) => Poll::Ready(Err(Problem::ExtensionEnded)),
         }
     })
     .await;
@@ -126,17 +126,17 @@ async fn step(place: &AppendSlot, step: AppendStep) -> Result<u64, Problem> {
 async fn work(
     keyspace: Arc<Keyspace>,
     (name, unfinished): (Bytes, bool),
-    mut steps: mpsc::Receiver<(AppendStep, StepReply)>,
+    mut steps: mpsc::Receiver<(ExtensionStep, StepReply)>,
 ) {
     let blob = named(&keyspace, name, unfinished);
-    let mut append = RunningAppend { blob: &blob, kept: BytesMut::new(), staged: None, count: 0 };
+    let mut extension = RunningExtension { blob: &blob, kept: BytesMut::new(), staged: None, count: 0 };
     while let Some((step, reply)) = steps.recv().await {
         let result = match step {
             // The memory is released before the answer is sent, so that the caller has the last
             // reference to it.
-            AppendStep::Push(bytes) => append.push(&bytes).await,
-            AppendStep::Publish(attributes) => {
-                let _ = reply.send(append.publish(attributes).await);
+            ExtensionStep::Push(bytes) => extension.push(&bytes).await,
+            ExtensionStep::Publish(attributes) => {
+                let _ = reply.send(extension.publish(attributes).await);
                 return;
             }
         };
@@ -149,19 +149,19 @@ async fn work(
     }
 }
 
-struct RunningAppend<'b, 'k> {
+struct RunningExtension<'b, 'k> {
     blob: &'b Blob<'k>,
     /// The bytes so far, while they are few.
     kept: BytesMut,
-    staged: Option<StagedAppend<'k>>,
+    staged: Option<StagedExtension<'k>>,
     count: u64,
 }
 
-impl RunningAppend<'_, '_> {
+impl RunningExtension<'_, '_> {
     async fn push(&mut self, bytes: &Memory) -> Result<u64, Error> {
         let length = bytes.len();
         if self.staged.is_none() && self.kept.len() + length > KEPT_BYTES_MAX {
-            let mut staged = self.blob.staged_append().await?;
+            let mut staged = self.blob.staged_extension().await?;
             staged.push(&std::mem::take(&mut self.kept)).await?;
             self.staged = Some(staged);
         }

@@ -1,4 +1,4 @@
-//! Staged appends: bytes that do not fit in memory are written behind the blob's end, where no reader looks. One write of the header then makes
+//! Staged extensions: bytes that do not fit in memory are written behind the blob's end, where no reader looks. One write of the header then makes
 //! them a part of the blob.
 
 use std::collections::VecDeque;
@@ -18,16 +18,16 @@ use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{BLOB_AHEAD_BYTES, BLOB_ATTEMPTS_MAX, BLOB_STAGED_STEP_CHUNKS};
 use crate::procedures::shell::PendingReply;
 
-/// A staged append in progress. The bytes become visible when they are published. If the value is dropped before that, they never become visible,
+/// A staged extension in progress. The bytes become visible when they are published. If the value is dropped before that, they never become visible,
 /// and the next writer of the blob removes them.
 #[derive(Debug)]
-pub struct StagedAppend<'a> {
+pub struct StagedExtension<'a> {
     pub(super) blob: Blob<'a>,
-    /// The header after the last announcement of the staged append.
+    /// The header after the last announcement of the staged extension.
     pub(super) header: CachedHeader,
-    /// The fence of the chunk writes: the generation before the append.
+    /// The fence of the chunk writes: the generation before the extension.
     stamp: BlobStamp,
-    /// The end of the blob before the append, and the end of the pushed bytes.
+    /// The end of the blob before the extension, and the end of the pushed bytes.
     begin: u64,
     pub(super) end: u64,
     /// Pushed bytes that are not sent yet: less than a chunk.
@@ -37,19 +37,19 @@ pub struct StagedAppend<'a> {
 }
 
 impl<'a> Blob<'a> {
-    /// Starts to append any number of bytes, with a few chunks of memory. No reader sees any of them before [`StagedAppend::publish`], and afterwards
-    /// all of them. If another client writes to the blob meanwhile, that client takes precedence: the appended bytes never become visible, and the
-    /// append ends with [`BlobError::Contended`].
-    pub async fn staged_append(&self) -> Result<StagedAppend<'a>, Error> {
+    /// Starts to extend the blob by any number of bytes, with a few chunks of memory. No reader sees any of them before
+    /// [`StagedExtension::publish`], and afterwards all of them. If another client writes to the blob meanwhile, that client takes precedence: the
+    /// added bytes never become visible, and the extension ends with [`BlobError::Contended`].
+    pub async fn staged_extension(&self) -> Result<StagedExtension<'a>, Error> {
         let blob = &self.in_call();
         for _ in 0..BLOB_ATTEMPTS_MAX {
             let header = blob.completed_header().await?;
             let until = step_behind(&header, header.size);
-            // Another client's append meanwhile would have moved the end.
+            // Another client's extension meanwhile would have moved the end.
             let condition = Condition::IfVersion(header.version);
             if let Some(filled) = blob.announce_end(&header, until, condition).await? {
                 let (begin, stamp) = (header.size, header.stamp);
-                return Ok(StagedAppend {
+                return Ok(StagedExtension {
                     blob: blob.outside_calls(),
                     header: filled,
                     stamp,
@@ -72,8 +72,8 @@ impl<'a> Blob<'a> {
         condition: Condition,
     ) -> Result<Option<CachedHeader>, Error> {
         let (key, stamp) = (self.header_key()?, header.stamp);
-        let append = BlobChange::StageAppend { stamp, until };
-        match self.change(&key, condition, append).await {
+        let extension = BlobChange::StageAppend { stamp, until };
+        match self.change(&key, condition, extension).await {
             Ok(Reply::Done { version, number: generation }) => {
                 let stamp = BlobStamp { generation, ..stamp };
                 let filled = CachedHeader {
@@ -92,7 +92,7 @@ impl<'a> Blob<'a> {
     }
 }
 
-impl StagedAppend<'_> {
+impl StagedExtension<'_> {
     /// Offset in the blob of the next byte.
     #[must_use]
     pub fn position(&self) -> u64 {
@@ -200,7 +200,7 @@ impl StagedAppend<'_> {
     }
 }
 
-/// The end that the header announces next, once the append has reached `end`.
+/// The end that the header announces next, once the extension has reached `end`.
 fn step_behind(header: &CachedHeader, end: u64) -> u64 {
     // The announcement does not go beyond the last chunk that a blob may have.
     let most = bytes_max(header.chunk_bits).max(header.size);
