@@ -1,8 +1,9 @@
-//! The tables of offsets in `docs/protocols/wire.md` state the bytes of messages.
+//! The tables in `docs/protocols/wire.md` state the bytes of messages.
 
 #[path = "../../../../engine/src/documented/tables.rs"]
 mod tables;
 
+mod numbers;
 mod peers;
 
 use tables::{Document, Field, check_comments, check_offsets, field, open};
