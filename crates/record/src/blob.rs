@@ -15,12 +15,12 @@
 //! | ---: | ---: | --- |
 //! | 0 | 1 | format, 1 |
 //! | 1 | 1 | bytes of a chunk, as a power of two |
-//! | 2 | 1 | 1: a staged append is in progress; 2: a truncation of one is in progress; else 0 |
+//! | 2 | 1 | 1: a staged extension is in progress; 2: a truncation of one is in progress; else 0 |
 //! | 3 | 5 | zero |
 //! | 8 | 8 | id: the timestamp of its creation, so that one of the same name that comes later has a greater one |
-//! | 16 | 8 | generation: the number of truncations and staged appends |
+//! | 16 | 8 | generation: the number of truncations and staged extensions |
 //! | 24 | 8 | size in bytes |
-//! | 32 | 8 | end of the bytes that a truncation has not reached yet, or that a staged append may write; else 0 |
+//! | 32 | 8 | end of the bytes that a truncation has not reached yet, or that a staged extension may write; else 0 |
 //! | 40 | | attributes, opaque |
 
 pub use crate::blob_stamp::BlobStamp;
@@ -41,14 +41,14 @@ const HEADER: u8 = 1;
 const STAGED: u8 = 2;
 const FORMAT: u8 = 1;
 
-/// The state of a staged append: a client writes chunks behind a blob's end, which become a part of the blob all at once.
+/// The state of a staged extension: a client writes chunks behind a blob's end, which become a part of the blob all at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StagedAppendState {
-    /// No staged append.
+pub enum StagedExtensionState {
+    /// No staged extension.
     Not = 0,
-    /// A staged append is in progress. Another writer must truncate it first.
+    /// A staged extension is in progress. Another writer must truncate it first.
     UnderWay = 1,
-    /// A staged append is being truncated. Absent chunks are marked, so that a late write cannot create them.
+    /// A staged extension is being truncated. Absent chunks are marked, so that a late write cannot create them.
     CutOff = 2,
 }
 
@@ -61,10 +61,10 @@ pub struct BlobHeader<'a> {
     pub stamp: BlobStamp,
     /// Size in bytes.
     pub size: u64,
-    /// Up to here, chunks behind the size may have bytes from before a truncation, or of a staged append; 0: neither.
+    /// Up to here, chunks behind the size may have bytes from before a truncation, or of a staged extension; 0: neither.
     pub pending_truncation_end: u64,
-    /// Whether those are bytes of a staged append.
-    pub is_staged_append: StagedAppendState,
+    /// Whether those are bytes of a staged extension.
+    pub staged_extension: StagedExtensionState,
     /// Bytes that the owner stores with the blob.
     pub attributes: &'a [u8],
 }
@@ -72,7 +72,7 @@ pub struct BlobHeader<'a> {
 impl<'a> BlobHeader<'a> {
     /// Appends the header to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&[FORMAT, self.chunk_bits, self.is_staged_append as u8, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(&[FORMAT, self.chunk_bits, self.staged_extension as u8, 0, 0, 0, 0, 0]);
         out.extend_from_slice(&self.stamp.encode());
         out.extend_from_slice(&self.size.to_le_bytes());
         out.extend_from_slice(&self.pending_truncation_end.to_le_bytes());
@@ -83,7 +83,8 @@ impl<'a> BlobHeader<'a> {
     #[must_use]
     pub fn decode(bytes: &'a [u8]) -> Option<Self> {
         let (fixed, attributes) = bytes.split_first_chunk::<HEADER_BYTES>()?;
-        let [FORMAT, chunk_bits @ CHUNK_BITS_MIN..=CHUNK_BITS_MAX, staged_append, 0, 0, 0, 0, 0, ..] = *fixed
+        let [FORMAT, chunk_bits @ CHUNK_BITS_MIN..=CHUNK_BITS_MAX, staged_extension, 0, 0, 0, 0, 0, ..] =
+            *fixed
         else {
             return None;
         };
@@ -92,10 +93,10 @@ impl<'a> BlobHeader<'a> {
         size.copy_from_slice(&fixed[24..32]);
         truncation_end.copy_from_slice(&fixed[32..]);
         let (size, truncation_end) = (u64::from_le_bytes(size), u64::from_le_bytes(truncation_end));
-        let staged_append = match staged_append {
-            0 => StagedAppendState::Not,
-            1 => StagedAppendState::UnderWay,
-            2 => StagedAppendState::CutOff,
+        let staged_extension = match staged_extension {
+            0 => StagedExtensionState::Not,
+            1 => StagedExtensionState::UnderWay,
+            2 => StagedExtensionState::CutOff,
             _ => return None,
         };
         Some(Self {
@@ -103,7 +104,7 @@ impl<'a> BlobHeader<'a> {
             stamp: BlobStamp::decode(&stamp),
             size,
             pending_truncation_end: truncation_end,
-            is_staged_append: staged_append,
+            staged_extension,
             attributes,
         })
     }
@@ -212,7 +213,7 @@ mod tests {
             stamp,
             size: 5_000_000,
             pending_truncation_end: 6_000_000,
-            is_staged_append: StagedAppendState::CutOff,
+            staged_extension: StagedExtensionState::CutOff,
             attributes: b"colour=blue",
         };
         let mut bytes = Vec::new();

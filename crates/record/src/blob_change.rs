@@ -39,18 +39,18 @@ pub enum BlobChange<'a> {
         /// The size in bytes.
         size: u64,
     },
-    /// Announces that chunks behind the end will be written, up to `until`: a staged append. The generation rises, so that earlier writers must
+    /// Announces that chunks behind the end will be written, up to `until`: a staged extension. The generation rises, so that earlier writers must
     /// start again; the chunks of the append have the generation before. Another writer must first end the append by a truncation. The appending
     /// client moves `until` by repeating the message. Answers `Done`, number: the generation.
-    StageAppend {
-        /// The blob; for a repetition, with the generation of the staged append.
+    StageExtension {
+        /// The blob; for a repetition, with the generation of the staged extension.
         stamp: BlobStamp,
         /// The end of the chunks that may be written.
         until: u64,
     },
-    /// Sets the size of a blob with a staged append: the appended bytes become visible. Answers `Done`, number: its size.
+    /// Sets the size of a blob with a staged extension: the appended bytes become visible. Answers `Done`, number: its size.
     Publish {
-        /// The blob, with the generation from [`BlobChange::StageAppend`].
+        /// The blob, with the generation from [`BlobChange::StageExtension`].
         stamp: BlobStamp,
         /// The size in bytes; not less than the present size.
         size: u64,
@@ -86,7 +86,7 @@ pub enum BlobChange<'a> {
         stamp: BlobStamp,
         /// Number of bytes that remain.
         keep: u32,
-        /// Whether to create an empty chunk if it is absent, which refuses late writes of a staged append.
+        /// Whether to create an empty chunk if it is absent, which refuses late writes of a staged extension.
         creates_absent: bool,
     },
     /// Removes a chunk, unless it belongs to a later blob of the name. Answers `Done`, number: 1 if the chunk existed.
@@ -124,7 +124,7 @@ impl<'a> BlobChange<'a> {
             Self::TruncateChunk { .. } => FrameKind::TruncateChunk,
             Self::TransformChunk { .. } => FrameKind::TransformChunk,
             Self::DropChunk { .. } => FrameKind::DropChunk,
-            Self::StageAppend { .. } => FrameKind::StageAppend,
+            Self::StageExtension { .. } => FrameKind::StageExtension,
             Self::Publish { .. } => FrameKind::PublishBlob,
         }
     }
@@ -159,7 +159,7 @@ impl<'a> BlobChange<'a> {
             | Self::WriteChunk { stamp, .. }
             | Self::TruncateChunk { stamp, .. }
             | Self::DropChunk { stamp }
-            | Self::StageAppend { stamp, .. }
+            | Self::StageExtension { stamp, .. }
             | Self::Publish { stamp, .. }
             | Self::TransformChunk { stamp, .. } => stamp,
         }
@@ -177,7 +177,7 @@ impl<'a> BlobChange<'a> {
             | Self::WriteChunk { stamp, .. }
             | Self::TruncateChunk { stamp, .. }
             | Self::DropChunk { stamp }
-            | Self::StageAppend { stamp, .. }
+            | Self::StageExtension { stamp, .. }
             | Self::Publish { stamp, .. }
             | Self::TransformChunk { stamp, .. } => {
                 if stamp.id == BlobStamp::OWN {
@@ -201,7 +201,7 @@ impl<'a> BlobChange<'a> {
             Self::Grow { size, .. } | Self::Truncate { size, .. } | Self::Publish { size, .. } => {
                 (0, size, &[])
             }
-            Self::StageAppend { until, .. } => (0, until, &[]),
+            Self::StageExtension { until, .. } => (0, until, &[]),
             Self::Settle { .. } | Self::DropChunk { .. } => (0, 0, &[]),
             Self::Describe { attributes, .. } => (0, 0, attributes),
             Self::WriteChunk { offset, length, bytes, makes, .. } => {
@@ -247,7 +247,7 @@ impl<'a> BlobChange<'a> {
                 | FrameKind::TransformChunk
                 | FrameKind::SettleBlob
                 | FrameKind::DropChunk
-                | FrameKind::StageAppend
+                | FrameKind::StageExtension
                 | FrameKind::PublishBlob
         );
         if !is_of_blob {
@@ -294,7 +294,7 @@ impl<'a> BlobChange<'a> {
             }
             FrameKind::GrowBlob
             | FrameKind::TruncateBlob
-            | FrameKind::StageAppend
+            | FrameKind::StageExtension
             | FrameKind::PublishBlob
             | FrameKind::TruncateChunk
             | FrameKind::DropChunk
@@ -303,7 +303,7 @@ impl<'a> BlobChange<'a> {
                 match kind {
                     FrameKind::GrowBlob => Self::Grow { stamp, size: number },
                     FrameKind::TruncateBlob => Self::Truncate { stamp, size: number },
-                    FrameKind::StageAppend => Self::StageAppend { stamp, until: number },
+                    FrameKind::StageExtension => Self::StageExtension { stamp, until: number },
                     FrameKind::PublishBlob => Self::Publish { stamp, size: number },
                     FrameKind::TruncateChunk => {
                         Self::TruncateChunk { stamp, keep: small(number)?, creates_absent: makes }
@@ -353,7 +353,7 @@ impl<'a> BlobChange<'a> {
             }
             Self::Grow { .. }
             | Self::Truncate { .. }
-            | Self::StageAppend { .. }
+            | Self::StageExtension { .. }
             | Self::Publish { .. }
             | Self::Settle { .. }
             | Self::DropChunk { .. } => Ok(()),

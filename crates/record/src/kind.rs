@@ -96,9 +96,9 @@ numbered!(
         SettleBlob = 0x0227, "settle_blob";
         /// Removes a chunk of a blob that is being removed.
         DropChunk = 0x0228, "drop_chunk";
-        /// Starts a staged append behind the end of a blob, which no reader sees.
-        StageAppend = 0x0229, "stage_append";
-        /// Makes a staged append a part of the blob.
+        /// Starts a staged extension behind the end of a blob, which no reader sees.
+        StageExtension = 0x0229, "stage_extension";
+        /// Makes a staged extension a part of the blob.
         PublishBlob = 0x022A, "publish_blob";
         /// Keeps the present state of a partition for a snapshot.
         OpenSnapshot = 0x0238, "open_snapshot";

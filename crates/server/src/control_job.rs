@@ -24,8 +24,8 @@ pub(crate) enum ReplyTo {
         /// The instance's number for the request.
         request_number: u64,
     },
-    /// To nobody: an instance has requested the change itself, and repeats the request if it is not done.
-    Nobody,
+    /// To no client: an instance has requested the change itself, and repeats the request if it is not done.
+    NoClient,
     /// To a connection of the manager itself, whose channel has room for it.
     Here {
         /// The envelope of the reply.

@@ -15,12 +15,12 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{EngineResult, Handle, KeyRange};
-use zerohop_placement::{GroupState, KeyOrder, KeyspaceName};
+use zerohop_engine::{Engine, EngineResult, Handle, KeyRange};
+use zerohop_placement::{ClusterMap, GroupState, KeyOrder, KeyspaceName};
 use zerohop_replication::Role;
-use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
-use super::{Instance, InstanceEffect, InstanceEffects};
+use super::partitions::PartitionTable;
 use crate::limits::{REGION_CHECK_MS, REGION_SPLIT_AGAIN_MS, REGION_SPLIT_AGAIN_MS_MAX};
 
 /// A child that receives no new keys gets this share of its parent's points, of 256.
@@ -86,67 +86,76 @@ enum GrowthEnd {
 
 impl Default for RegionSizes {
     fn default() -> RegionSizes {
-        RegionSizes { limit: None, next_check_ms: u64::MAX, watched: BTreeMap::new() }
+        RegionSizes::with_limit(None)
     }
 }
 
-impl<D: Disk> Instance<D> {
-    /// Splits regions that have more live bytes than this; `None`: none is split by its size.
-    pub fn set_region_limit(&mut self, bytes: Option<u64>) {
-        let next_check_ms = bytes.map_or(u64::MAX, |_| 0);
-        self.splits.sizes = RegionSizes { limit: bytes, next_check_ms, watched: BTreeMap::new() };
+/// What is measured: the regions of an instance, by the map that it knows.
+pub(super) struct MeasuredInstance<'i, D: Disk> {
+    pub(super) engine: &'i mut Engine<D>,
+    pub(super) partitions: &'i PartitionTable,
+    pub(super) map: &'i ClusterMap,
+    pub(super) instance: InstanceId,
+    /// Splits that have not ended here.
+    pub(super) splits_pending: usize,
+}
+
+impl RegionSizes {
+    /// Regions with more live bytes than `limit` are to be split; `None`: none is split by its size.
+    pub(super) fn with_limit(limit: Option<u64>) -> RegionSizes {
+        RegionSizes { limit, next_check_ms: limit.map_or(u64::MAX, |_| 0), watched: BTreeMap::new() }
     }
 
-    /// Requests a split of the largest region above the limit, at the end of a batch.
-    pub(super) fn split_large_regions(&mut self, effects: &mut dyn InstanceEffects) {
-        let now_ms = self.clock.elapsed_ms();
-        let Some(limit) = self.splits.sizes.limit.filter(|_| self.splits.sizes.next_check_ms <= now_ms)
-        else {
-            return;
-        };
-        self.splits.sizes.next_check_ms = now_ms + REGION_CHECK_MS;
-        let sizes = self.region_bytes();
-        self.splits
-            .sizes
-            .watched
-            .retain(|place, _| sizes.get(place).is_some_and(|(bytes, _)| *bytes > limit / 2));
+    /// Whether [`Self::check`] has anything to do.
+    #[inline]
+    pub(super) fn is_due(&self, now_ms: u64) -> bool {
+        self.next_check_ms <= now_ms
+    }
+
+    /// Measures the regions. Returns the largest above the limit, if its split is to be requested now.
+    pub(super) fn check<D: Disk>(
+        &mut self,
+        now_ms: u64,
+        here: &mut MeasuredInstance<'_, D>,
+    ) -> EngineResult<Option<LargeRegion>> {
+        let Some(limit) = self.limit else { return Ok(None) };
+        self.next_check_ms = now_ms + REGION_CHECK_MS;
+        let sizes = here.region_bytes();
+        self.watched.retain(|place, _| sizes.get(place).is_some_and(|(bytes, _)| *bytes > limit / 2));
         for (place, (_, handle)) in sizes.iter().filter(|(_, (bytes, _))| *bytes > limit / 2) {
-            if !self.splits.sizes.watched.contains_key(place) {
-                let before = self.keys_before(*handle).ok().flatten();
+            if !self.watched.contains_key(place) {
+                let before = here.keys_before(*handle)?;
                 let watched = WatchedRegion { before, at_ms: 0, again_ms: REGION_SPLIT_AGAIN_MS };
-                self.splits.sizes.watched.insert(*place, watched);
+                self.watched.insert(*place, watched);
             }
         }
-        if self.splits_pending() > 0 {
-            return;
+        if here.splits_pending > 0 {
+            return Ok(None);
         }
-        let due = |place| self.splits.sizes.watched.get(place).is_some_and(|region| region.at_ms <= now_ms);
-        let large = sizes.iter().filter(|(place, (bytes, _))| *bytes > limit && due(place));
-        let Some((place, (bytes, handle))) = large.max_by_key(|(_, (bytes, _))| *bytes) else { return };
-        if let Some(watched) = self.splits.sizes.watched.get_mut(place) {
-            watched.at_ms = now_ms + watched.again_ms;
-            watched.again_ms = REGION_SPLIT_AGAIN_MS_MAX.min(2 * watched.again_ms);
-        }
-        match self.split_of(*place, *handle, *bytes) {
-            Ok(Some(large)) => effects.push(InstanceEffect::SplitRegion(&large)),
-            // All its keys are parts of one blob, or have more bytes in common than a separator may have.
-            Ok(None) => {}
-            Err(error) => self.counters.record_error(&error),
-        }
+        let is_due = |place| self.watched.get(place).is_some_and(|region| region.at_ms <= now_ms);
+        let large = sizes.iter().filter(|(place, (bytes, _))| *bytes > limit && is_due(place));
+        let Some((place, (bytes, handle))) = large.max_by_key(|(_, (bytes, _))| *bytes) else {
+            return Ok(None);
+        };
+        let Some(watched) = self.watched.get_mut(place) else { return Ok(None) };
+        watched.at_ms = now_ms + watched.again_ms;
+        watched.again_ms = REGION_SPLIT_AGAIN_MS_MAX.min(2 * watched.again_ms);
+        here.split_of(*place, (*handle, *bytes), watched.before.as_ref())
     }
+}
 
+impl<D: Disk> MeasuredInstance<'_, D> {
     /// The live bytes of each region that may be split now: its primary is here and serves, and has no records of a sibling.
     fn region_bytes(&mut self) -> BTreeMap<(KeyspaceId, PartitionId), (u64, Handle)> {
-        let map = self.map().clone();
-        let me = self.identity.instance;
-        let ordered = map
+        let ordered = self
+            .map
             .keyspaces()
             .filter(|(_, found)| found.config().order == KeyOrder::Ordered && !found.is_dropping());
         let regions =
             ordered.flat_map(|(id, found)| found.groups().map(move |(region, group)| (id, region, group)));
         let mut sizes = BTreeMap::new();
         for (id, region, group) in regions {
-            if group.primary != me || group.state != GroupState::Stable {
+            if group.primary != self.instance || group.state != GroupState::Stable {
                 continue;
             }
             let Some(replica) = self.partitions.replica(id, region) else { continue };
@@ -170,23 +179,22 @@ impl<D: Disk> Instance<D> {
         Ok(first.zip(last).map(|(first, last)| KeysBefore { count, first, last }))
     }
 
+    /// `None`: all its keys are parts of one blob, or have more bytes in common than a separator may have.
     fn split_of(
         &mut self,
         (keyspace, region): (KeyspaceId, PartitionId),
-        handle: Handle,
-        bytes: u64,
+        (handle, bytes): (Handle, u64),
+        before: Option<&KeysBefore>,
     ) -> EngineResult<Option<LargeRegion>> {
         let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded, is_reverse: false };
         let count = self.engine.key_order(handle)?.count(all)?;
-        let end = self.growth_end((keyspace, region), handle, count)?;
-        let near_middle = SIXTEENTHS.iter().map(|sixteenth| count * sixteenth / 16);
-        let (first_choice, share) = match end {
+        let (first_choice, share) = match self.growth_end(handle, count, before)? {
             Some(GrowthEnd::Highest) => (Some(count.saturating_sub(1)), IDLE_SHARE),
             Some(GrowthEnd::Lowest) => (Some(1), u8::MAX),
             None => (None, HALF),
         };
-        let map = self.map().clone();
-        let Some(found) = map.keyspace(keyspace) else { return Ok(None) };
+        let near_middle = SIXTEENTHS.iter().map(|sixteenth| count * sixteenth / 16);
+        let Some(found) = self.map.keyspace(keyspace) else { return Ok(None) };
         for rank in first_choice.into_iter().chain(near_middle) {
             let Some((left, right)) = self.engine.key_order(handle)?.pair_at(rank)? else { continue };
             let Some(separator) = found.division().separator_between(region, &left, &right) else { continue };
@@ -196,15 +204,14 @@ impl<D: Disk> Instance<D> {
         Ok(None)
     }
 
-    /// The end at which the keys are that a region got since it was first seen above half of the limit.
+    /// The end at which the keys are that a region of `count` keys got since it was first seen above half of the limit.
     fn growth_end(
         &mut self,
-        place: (KeyspaceId, PartitionId),
         handle: Handle,
         count: usize,
+        before: Option<&KeysBefore>,
     ) -> EngineResult<Option<GrowthEnd>> {
-        let watched = self.splits.sizes.watched.get(&place).and_then(|region| region.before.as_ref());
-        let Some(KeysBefore { count: before, first, last }) = watched else { return Ok(None) };
+        let Some(KeysBefore { count: before, first, last }) = before else { return Ok(None) };
         let Some(growth) = count.checked_sub(*before).filter(|growth| *growth > 0) else { return Ok(None) };
         let below = KeyRange { from: Bound::Unbounded, to: Bound::Excluded(first), is_reverse: false };
         let above = KeyRange { from: Bound::Excluded(last), to: Bound::Unbounded, is_reverse: false };

@@ -22,8 +22,8 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
 use super::clock::ClockReading;
 use super::engine_name::{engine_id, named};
-use super::region_sizes::RegionSizes;
-use super::{Instance, InstanceEffects, effects_adapter};
+use super::region_sizes::{MeasuredInstance, RegionSizes};
+use super::{Instance, InstanceEffect, InstanceEffects, effects_adapter};
 use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH, SPLITS_PREFERRED_MAX};
 use zerohop_partition::MapView;
 use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
@@ -257,6 +257,28 @@ fn drop_empty<D: Disk>(engine: &mut Engine<D>, children: &[zerohop_engine::Parti
 }
 
 impl<D: Disk> Instance<D> {
+    /// Splits regions that have more live bytes than this; `None`: none is split by its size.
+    pub fn set_region_limit(&mut self, bytes: Option<u64>) {
+        self.splits.sizes = RegionSizes::with_limit(bytes);
+    }
+
+    /// Requests a split of the largest region above the limit, at the end of a batch.
+    pub(super) fn split_large_regions(&mut self, effects: &mut dyn InstanceEffects) {
+        let now_ms = self.clock.elapsed_ms();
+        if !self.splits.sizes.is_due(now_ms) {
+            return;
+        }
+        let (map, instance, splits_pending) =
+            (self.map().clone(), self.identity.instance, self.splits_pending());
+        let Instance { engine, partitions, splits, counters, .. } = self;
+        let mut here = MeasuredInstance { engine, partitions, map: &map, instance, splits_pending };
+        match splits.sizes.check(now_ms, &mut here) {
+            Ok(Some(large)) => effects.push(InstanceEffect::SplitRegion(&large)),
+            Ok(None) => {}
+            Err(error) => counters.record_error(&error),
+        }
+    }
+
     /// The map has split keyspaces. Their partitions here stop serving and wait for their split.
     pub(super) fn begin_splits(
         &mut self,

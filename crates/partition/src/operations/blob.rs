@@ -2,7 +2,9 @@
 
 use zerohop_engine::disk::Disk;
 use zerohop_record::state::{Contents, RecordState};
-use zerohop_wire::blob::{BlobHeader, BlobStamp, StagedAppendState, bytes_max, is_of_blob, name_of_header};
+use zerohop_wire::blob::{
+    BlobHeader, BlobStamp, StagedExtensionState, bytes_max, is_of_blob, name_of_header,
+};
 use zerohop_wire::messages::{BlobChange, RecordType};
 use zerohop_wire::{BadRequestReason, Failure};
 
@@ -62,7 +64,7 @@ fn header<'a, D: Disk>(target: &mut WriteTarget<'_, '_, D>, change: &BlobChange<
                 stamp,
                 size: 0,
                 pending_truncation_end: 0,
-                is_staged_append: StagedAppendState::Not,
+                staged_extension: StagedExtensionState::Not,
                 attributes,
             },
             stamp.id,
@@ -81,7 +83,7 @@ fn header<'a, D: Disk>(target: &mut WriteTarget<'_, '_, D>, change: &BlobChange<
     if expected.id != found.stamp.id || !is_description && expected.generation != found.stamp.generation {
         return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
     }
-    let is_under_way = found.is_staged_append == StagedAppendState::UnderWay;
+    let is_under_way = found.staged_extension == StagedExtensionState::UnderWay;
     let next = BlobStamp { generation: found.stamp.generation + 1, ..found.stamp };
     let (new, number) = match *change {
         BlobChange::Grow { .. } if found.pending_truncation_end > 0 => {
@@ -91,20 +93,20 @@ fn header<'a, D: Disk>(target: &mut WriteTarget<'_, '_, D>, change: &BlobChange<
             let size = size.max(found.size);
             (BlobHeader { size, ..found }, size)
         }
-        // A staged append is truncated with the rest, so its writer must not publish it.
+        // A staged extension is truncated with the rest, so its writer must not publish it.
         BlobChange::Truncate { size, .. } if size < found.size || is_under_way => {
             let truncation_end = found.pending_truncation_end.max(found.size);
-            let staged_append = if found.is_staged_append == StagedAppendState::Not {
-                StagedAppendState::Not
+            let staged_extension = if found.staged_extension == StagedExtensionState::Not {
+                StagedExtensionState::Not
             } else {
-                StagedAppendState::CutOff
+                StagedExtensionState::CutOff
             };
             (
                 BlobHeader {
                     size,
                     stamp: next,
                     pending_truncation_end: truncation_end,
-                    is_staged_append: staged_append,
+                    staged_extension,
                     ..found
                 },
                 next.generation,
@@ -118,20 +120,21 @@ fn header<'a, D: Disk>(target: &mut WriteTarget<'_, '_, D>, change: &BlobChange<
         BlobChange::Settle { .. } if is_under_way => {
             return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
         }
-        BlobChange::Settle { .. } => {
-            (BlobHeader { pending_truncation_end: 0, is_staged_append: StagedAppendState::Not, ..found }, 0)
-        }
-        BlobChange::StageAppend { .. } if found.pending_truncation_end > 0 && !is_under_way => {
+        BlobChange::Settle { .. } => (
+            BlobHeader { pending_truncation_end: 0, staged_extension: StagedExtensionState::Not, ..found },
+            0,
+        ),
+        BlobChange::StageExtension { .. } if found.pending_truncation_end > 0 && !is_under_way => {
             return Ok(WritePlan::leave(WriteOutcome::StaleBlob(found.stamp)));
         }
-        BlobChange::StageAppend { until, .. } => {
+        BlobChange::StageExtension { until, .. } => {
             let stamp = if is_under_way { found.stamp } else { next };
             let truncation_end = found.pending_truncation_end.max(until).max(found.size).max(1);
             (
                 BlobHeader {
                     stamp,
                     pending_truncation_end: truncation_end,
-                    is_staged_append: StagedAppendState::UnderWay,
+                    staged_extension: StagedExtensionState::UnderWay,
                     ..found
                 },
                 stamp.generation,
@@ -146,7 +149,7 @@ fn header<'a, D: Disk>(target: &mut WriteTarget<'_, '_, D>, change: &BlobChange<
                 BlobHeader {
                     size,
                     pending_truncation_end: 0,
-                    is_staged_append: StagedAppendState::Not,
+                    staged_extension: StagedExtensionState::Not,
                     ..found
                 },
                 size,

@@ -47,7 +47,7 @@ impl Outlet {
         let (keyspace, separator, share) = (name.to_string(), separator.clone(), Some(u32::from(*share)));
         let request =
             AdminRequest::of(AdminQuestion::SplitRegion(RegionSplit { keyspace, separator, share }));
-        let job = ControlJob { encoded: request.to_bytes(), access: Access::All, reply: ReplyTo::Nobody };
+        let job = ControlJob { encoded: request.to_bytes(), access: Access::All, reply: ReplyTo::NoClient };
         // If the channel is full, the request is repeated later.
         drop(self.jobs.try_send(job));
     }

@@ -326,7 +326,7 @@ async fn send(shared: &ManagerShared, reply: ReplyTo, mut answer: AdminAnswer) {
     answer.map_epoch = shared.history.borrow().map().epoch().0;
     let encoded = answer.to_bytes();
     match reply {
-        ReplyTo::Nobody => {
+        ReplyTo::NoClient => {
             if let AdminAnswer { answer: Some(AdminReply::Refused(refused)), .. } = &answer {
                 warn!(reason = refused.reason, "a change that an instance requested is refused");
             }

@@ -259,7 +259,7 @@ fn blobs(write: &mut dyn FnMut(&str, &str, BlobChange<'_>)) {
         BlobChange::TruncateChunk { stamp, keep: 100, creates_absent: false },
     );
     write("drop_chunk", "generation 3", BlobChange::DropChunk { stamp });
-    write("stage_append", "up to 70,000 bytes", BlobChange::StageAppend { stamp, until: 70_000 });
+    write("stage_extension", "up to 70,000 bytes", BlobChange::StageExtension { stamp, until: 70_000 });
     write("publish_blob", "70,000 bytes", BlobChange::Publish { stamp, size: 70_000 });
     let transform = Transform {
         operator: Operator::Max,

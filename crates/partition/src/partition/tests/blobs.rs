@@ -176,19 +176,19 @@ fn blob_keys_accept_only_blob_operations() {
 }
 
 #[test]
-fn staged_append_is_published_unless_truncated_by_another() {
+fn staged_extension_is_published_unless_truncated_by_another() {
     let mut bench = PartitionBench::new();
     let key = header_key(NAME).expect("a name");
     let stamp = create(&mut bench, NAME);
-    assert_eq!(bench.write(&key, blob(BlobChange::StageAppend { stamp, until: 9_000 })).number(), Ok(1));
+    assert_eq!(bench.write(&key, blob(BlobChange::StageExtension { stamp, until: 9_000 })).number(), Ok(1));
     let filled = BlobStamp { generation: 1, ..stamp };
     let stale = Err(Failure::StaleBlob { known: filled });
-    // A client that knew the blob before must read the header again, which shows the staged append.
+    // A client that knew the blob before must read the header again, which shows the staged extension.
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: 5 })).number(), stale);
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp: filled, size: 5 })).number(), stale);
     assert_eq!(bench.write(&key, blob(BlobChange::Settle { stamp: filled })).number(), stale);
     assert_eq!(
-        bench.write(&key, blob(BlobChange::StageAppend { stamp: filled, until: 20_000 })).number(),
+        bench.write(&key, blob(BlobChange::StageExtension { stamp: filled, until: 20_000 })).number(),
         Ok(1)
     );
     assert_eq!(header_of(&mut bench, NAME), Some((filled, 0, 20_000, b"blue".to_vec())));
@@ -197,7 +197,7 @@ fn staged_append_is_published_unless_truncated_by_another() {
     assert_eq!(header_of(&mut bench, NAME), Some((filled, 12_345, 0, b"blue".to_vec())));
     assert_eq!(bench.write(&key, blob(BlobChange::Publish { stamp: filled, size: 99_999 })).number(), stale);
 
-    let fill = BlobChange::StageAppend { stamp: filled, until: 30_000 };
+    let fill = BlobChange::StageExtension { stamp: filled, until: 30_000 };
     assert_eq!(bench.write(&key, blob(fill)).number(), Ok(2));
     let again = BlobStamp { generation: 2, ..stamp };
     assert_eq!(bench.write(&key, blob(BlobChange::Truncate { stamp: again, size: 12_345 })).number(), Ok(3));
@@ -331,7 +331,7 @@ fn blob_beyond_chunk_limit_is_refused() {
     let key = header_key(NAME).expect("a name");
     let most = bytes_max(12);
     for size in [most + 1, 1 << 63, u64::MAX] {
-        let fill = BlobChange::StageAppend { stamp, until: size };
+        let fill = BlobChange::StageExtension { stamp, until: size };
         for change in [BlobChange::Grow { stamp, size }, BlobChange::Truncate { stamp, size }, fill] {
             let refused = bench.write(&key, blob(change)).number();
             assert!(
@@ -341,7 +341,7 @@ fn blob_beyond_chunk_limit_is_refused() {
         }
     }
     assert_eq!(bench.write(&key, blob(BlobChange::Grow { stamp, size: most })).number(), Ok(most));
-    assert_eq!(bench.write(&key, blob(BlobChange::StageAppend { stamp, until: most })).number(), Ok(1));
+    assert_eq!(bench.write(&key, blob(BlobChange::StageExtension { stamp, until: most })).number(), Ok(1));
     let filled = BlobStamp { generation: 1, ..stamp };
     let refused = bench.write(&key, blob(BlobChange::Publish { stamp: filled, size: most + 1 })).number();
     assert!(matches!(refused, Err(Failure::ValueTooLong { .. })), "{refused:?}");

@@ -109,7 +109,7 @@ mod tests {
             stamp: BlobStamp { id: 9, generation: 3 },
             size: 0,
             pending_truncation_end: 0,
-            is_staged_append: zerohop_wire::blob::StagedAppendState::Not,
+            staged_extension: zerohop_wire::blob::StagedExtensionState::Not,
             chunk_bits: 12,
             attributes: Bytes::copy_from_slice(attributes),
         };

@@ -33,7 +33,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::{Reply, SessionError as Reason, SessionRequest};
 use bytes::Bytes;
 use zerohop_wire::Failure;
-use zerohop_wire::blob::{BlobHeader, BlobStamp, StagedAppendState, bytes_max, chunk_key, header_key};
+use zerohop_wire::blob::{BlobHeader, BlobStamp, StagedExtensionState, bytes_max, chunk_key, header_key};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::CHUNK_BITS_MAX;
 use zerohop_wire::messages::{
@@ -102,7 +102,7 @@ struct CachedHeader {
     stamp: BlobStamp,
     size: u64,
     pending_truncation_end: u64,
-    is_staged_append: StagedAppendState,
+    staged_extension: StagedExtensionState,
     chunk_bits: u8,
     attributes: Bytes,
 }
@@ -251,7 +251,7 @@ impl Blob<'_> {
                     stamp: BlobStamp { id: number, generation: 0 },
                     size: 0,
                     pending_truncation_end: 0,
-                    is_staged_append: StagedAppendState::Not,
+                    staged_extension: StagedExtensionState::Not,
                     chunk_bits,
                     attributes: Bytes::copy_from_slice(attributes),
                 };
@@ -437,7 +437,7 @@ fn known_of(reply: &Reply) -> Result<CachedHeader, Error> {
         stamp: header.stamp,
         size: header.size,
         pending_truncation_end: header.pending_truncation_end,
-        is_staged_append: header.is_staged_append,
+        staged_extension: header.staged_extension,
         chunk_bits: header.chunk_bits,
         attributes: bytes.slice_ref(header.attributes),
     })
@@ -454,7 +454,7 @@ mod tests {
             stamp: BlobStamp::default(),
             size: 0,
             pending_truncation_end: 0,
-            is_staged_append: StagedAppendState::Not,
+            staged_extension: StagedExtensionState::Not,
             chunk_bits: 12,
             attributes: Bytes::new(),
         };

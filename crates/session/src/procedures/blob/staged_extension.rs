@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use crate::{Reply, SessionError as Reason};
 use bytes::BytesMut;
 use zerohop_wire::Failure;
-use zerohop_wire::blob::{BlobStamp, StagedAppendState, bytes_max};
+use zerohop_wire::blob::{BlobStamp, StagedExtensionState, bytes_max};
 use zerohop_wire::messages::{
     BlobChange, Condition, RecordOperation as WireOperation, RecordWrite, WriteChange,
 };
@@ -72,7 +72,7 @@ impl<'a> Blob<'a> {
         condition: Condition,
     ) -> Result<Option<CachedHeader>, Error> {
         let (key, stamp) = (self.header_key()?, header.stamp);
-        let extension = BlobChange::StageAppend { stamp, until };
+        let extension = BlobChange::StageExtension { stamp, until };
         match self.change(&key, condition, extension).await {
             Ok(Reply::Done { version, number: generation }) => {
                 let stamp = BlobStamp { generation, ..stamp };
@@ -80,7 +80,7 @@ impl<'a> Blob<'a> {
                     version,
                     stamp,
                     pending_truncation_end: until,
-                    is_staged_append: StagedAppendState::UnderWay,
+                    staged_extension: StagedExtensionState::UnderWay,
                     ..header.clone()
                 };
                 self.remember(Some(filled.clone()));

@@ -11,7 +11,7 @@
 use crate::{CompositeItem, SessionError as Reason};
 use bytes::{Bytes, BytesMut};
 use zerohop_wire::Failure;
-use zerohop_wire::blob::{BlobStamp, StagedAppendState};
+use zerohop_wire::blob::{BlobStamp, StagedExtensionState};
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{
     BlobChange, Condition, Number, Query, RecordOperation as WireOperation, RecordRead, RecordWrite, Remove,
@@ -316,7 +316,7 @@ impl TransactionBlob<'_> {
             stamp: BlobStamp { id: BlobStamp::OWN, generation: 0 },
             size: 0,
             pending_truncation_end: 0,
-            is_staged_append: StagedAppendState::Not,
+            staged_extension: StagedExtensionState::Not,
             chunk_bits,
             attributes: Bytes::copy_from_slice(attributes),
         };

@@ -9,7 +9,7 @@
 //! a truncation of another client pending ends by its own deadline, and the next one goes on where it ended.
 
 use zerohop_wire::Failure;
-use zerohop_wire::blob::{BlobStamp, StagedAppendState};
+use zerohop_wire::blob::{BlobStamp, StagedExtensionState};
 use zerohop_wire::messages::{
     BlobChange, Condition, RecordOperation as WireOperation, RecordWrite, Remove, WriteChange,
 };
@@ -144,7 +144,7 @@ impl Blob<'_> {
     /// chunks.
     async fn delete_in_steps(&self, header: &CachedHeader) -> Result<bool, Error> {
         let (key, chunks) = (self.header_key()?, header.chunks());
-        if header.is_staged_append != StagedAppendState::Not {
+        if header.staged_extension != StagedExtensionState::Not {
             // Only the positions behind the size are marked. A truncation to nothing would mark those of all chunks.
             return self.complete_truncation(header).await.map(|()| false);
         }
@@ -183,12 +183,12 @@ impl Blob<'_> {
     pub(super) async fn complete_truncation(&self, header: &CachedHeader) -> Result<(), Error> {
         let key = self.header_key()?;
         let (stamp, size, bits) = (header.stamp, header.size, header.chunk_bits);
-        if header.is_staged_append == StagedAppendState::UnderWay {
+        if header.staged_extension == StagedExtensionState::UnderWay {
             let cut = BlobChange::Truncate { stamp, size };
             let cut = self.change(&key, Condition::IfVersion(header.version), cut).await;
             return cut.map(drop).or_else(|error| self.unless_other(error));
         }
-        let marks = header.is_staged_append == StagedAppendState::CutOff;
+        let marks = header.staged_extension == StagedExtensionState::CutOff;
         let keep = |number: u64| size.saturating_sub(number << bits) as u32;
         let cut = |number| BlobChange::TruncateChunk {
             stamp: header.chunk_stamp(),
@@ -260,7 +260,7 @@ mod tests {
             stamp: BlobStamp { id: 7, generation: 0 },
             size,
             pending_truncation_end,
-            is_staged_append: StagedAppendState::Not,
+            staged_extension: StagedExtensionState::Not,
             attributes: b"",
         };
         header.encode(&mut bytes);

@@ -7,7 +7,7 @@ mod numbers;
 mod peers;
 
 use tables::{Document, Field, check_comments, check_offsets, field, open};
-use zerohop_wire::blob::{BlobHeader, BlobStamp, StagedAppendState, chunk_key, header_key, staged_key};
+use zerohop_wire::blob::{BlobHeader, BlobStamp, StagedExtensionState, chunk_key, header_key, staged_key};
 use zerohop_wire::checksum::crc32c;
 use zerohop_wire::contents::Contents;
 use zerohop_wire::ids::*;
@@ -455,19 +455,19 @@ fn blobs(document: &mut Document<'_>) {
         stamp: BlobStamp { id: NUMBERS[0], generation: NUMBERS[1] },
         size: NUMBERS[2],
         pending_truncation_end: NUMBERS[3],
-        is_staged_append: StagedAppendState::CutOff,
+        staged_extension: StagedExtensionState::CutOff,
         attributes: b"attributes",
     };
     let mut bytes = Vec::new();
     header.encode(&mut bytes);
-    let staged = "1: a staged append is in progress; 2: a truncation of one is in progress; else 0";
+    let staged = "1: a staged extension is in progress; 2: a truncation of one is in progress; else 0";
     let fields = [
         field("format, 1", [1]),
         field("bytes of a chunk, as a power of two", [20]),
         field(staged, [2]),
         zero(5),
         n8("id: the timestamp of its creation", NUMBERS[0]),
-        n8("generation: the number of truncations and staged appends", NUMBERS[1]),
+        n8("generation: the number of truncations and staged extensions", NUMBERS[1]),
         n8("size in bytes", NUMBERS[2]),
         n8("end of the bytes that a truncation has not reached yet", NUMBERS[3]),
         field("attributes, at most 32,768 bytes, opaque", b"attributes"),

@@ -168,7 +168,7 @@ fn changes(stamp: BlobStamp, makes: bool) -> Vec<BlobChange<'static>> {
         BlobChange::TransformChunk { stamp, transform: TRANSFORM, makes },
         BlobChange::Settle { stamp },
         BlobChange::DropChunk { stamp },
-        BlobChange::StageAppend { stamp, until: size },
+        BlobChange::StageExtension { stamp, until: size },
         BlobChange::Publish { stamp, size },
     ]
 }
@@ -192,7 +192,7 @@ fn fields(change: &BlobChange<'_>) -> Vec<Field> {
         BlobChange::Grow { size, .. }
         | BlobChange::Truncate { size, .. }
         | BlobChange::Publish { size, .. } => behind(vec![n8("size", *size), open("none", b"")]),
-        BlobChange::StageAppend { until, .. } => {
+        BlobChange::StageExtension { until, .. } => {
             behind(vec![n8("where the chunks end that may be filled", *until), open("none", b"")])
         }
         BlobChange::Describe { .. } => behind(vec![zero(8), open("attributes", b"attributes")]),

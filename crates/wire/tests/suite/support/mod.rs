@@ -384,7 +384,7 @@ fn blob_change<'a>(seed: &Seed, value: &'a [u8]) -> BlobChange<'a> {
         }
         5 => BlobChange::TruncateChunk { stamp, keep: offset, creates_absent: makes },
         8 => BlobChange::DropChunk { stamp },
-        9 => BlobChange::StageAppend { stamp, until: n[2] },
+        9 => BlobChange::StageExtension { stamp, until: n[2] },
         10 => BlobChange::Publish { stamp, size: n[2] },
         _ => BlobChange::TransformChunk { stamp, transform: transform(n), makes },
     }
