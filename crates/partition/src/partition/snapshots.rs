@@ -386,8 +386,8 @@ impl Partition {
         token: Token,
         effects: &mut dyn PartitionEffects,
     ) {
-        let foreign = self.foreign();
-        let foreign = foreign.as_ref();
+        let own = self.snapshot_range();
+        let own = own.as_ref();
         let (mut contents, mut next) = (Vec::new(), Vec::new());
         let out = (&mut contents, &mut next);
         let answer: OperationAnswer<'_> = match self.may_read_at(id, at) {
@@ -395,11 +395,11 @@ impl Partition {
                 Some(mut view) if scan.blobs => {
                     let names = view.names(scan.prefix, scan.cursor);
                     let names = names.iter().map(Vec::as_slice);
-                    operations::scan::names(names, scan, foreign, |name| view.header(name), out)
+                    operations::scan::names(names, scan, own, |name| view.header(name), out)
                 }
                 Some(mut view) => match view.is_ordered() {
-                    true => operations::range::page(&mut view, scan, foreign, out),
-                    false => operations::scan::keys(&mut view, scan, foreign, out),
+                    true => operations::range::page(&mut view, scan, own, out),
+                    false => operations::scan::keys(&mut view, scan, own, out),
                 },
                 None => Err(Failure::SnapshotExpired),
             },
@@ -416,12 +416,12 @@ impl Partition {
         token: Token,
         effects: &mut dyn PartitionEffects,
     ) {
-        let foreign = self.foreign();
+        let own = self.snapshot_range();
         let (mut contents, mut next) = (Vec::new(), Vec::new());
         let answer: OperationAnswer<'_> = match self.may_read_at(id, at) {
             Ok(()) => match self.past_view(engine, at) {
                 Some(mut view) => {
-                    operations::chunk_list::past(&mut view, scan, foreign, (&mut contents, &mut next))
+                    operations::chunk_list::past(&mut view, scan, own, (&mut contents, &mut next))
                 }
                 None => Err(Failure::SnapshotExpired),
             },

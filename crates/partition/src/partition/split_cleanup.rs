@@ -89,6 +89,12 @@ impl Partition {
         foreign.filter(|_| !is_planted(Bug::SiblingRecordsCounted)).cloned()
     }
 
+    /// Its hash range, if a snapshot may show foreign records: the versions that the cleanup has ended stay while a snapshot from before it is
+    /// open.
+    pub(super) fn snapshot_range(&self) -> Option<HashRange> {
+        self.split_cleanup.hash_range.clone().filter(|_| !is_planted(Bug::SiblingRecordsCounted))
+    }
+
     /// Records removed as a sibling's, while there may be more of them.
     pub(super) fn removed_of_siblings(&self) -> Option<u64> {
         self.foreign().map(|_| self.split_cleanup.removed)

@@ -5,8 +5,12 @@ use std::collections::BTreeSet;
 use zerohop_engine::disk::Disk;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_placement::{ClusterMap, Durability, KeyOrder, MapChange, MapDelta, ReplicaGroup};
-use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionEpoch, RequestId, Sequence, SessionId, Timestamp};
-use zerohop_wire::messages::{self, Condition, Expiry, Increment, RecordWrite, Scan, Stamp};
+use zerohop_wire::ids::{
+    InstanceId, KeyspaceId, PartitionEpoch, RequestId, Sequence, SessionId, SnapshotId, Timestamp,
+};
+use zerohop_wire::messages::{
+    self, Condition, Expiry, Increment, RecordWrite, Scan, SnapshotQuery, SnapshotRequest, Stamp,
+};
 use zerohop_wire::{DecodeResult, Decoder, Envelope, Failure, Features, Message};
 
 use super::super::ClockReading;
@@ -169,6 +173,49 @@ fn split_keeps_every_record_exactly_once() {
         }
         assert_eq!(records_of(&mut bench), u64::from(KEYS), "and has gone, {durability:?}");
         all_are_there(&mut bench);
+    }
+}
+
+/// A snapshot that was opened before the records of siblings are removed keeps their versions.
+#[test]
+fn snapshots_of_children_list_no_records_of_siblings() {
+    let request = |bench: &mut InstanceBench, partition, request| {
+        let envelope = Envelope { keyspace: KeyspaceId(2), partition, ..Envelope::default() };
+        let snapshot = SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(7), request };
+        let id = bench.send_request(envelope, &Message::Snapshot(snapshot));
+        bench.end();
+        let answer = bench.answer(id).expect("is answered").expect("is done");
+        (answer, bench.sent.versions.get(&id).copied().unwrap_or_default())
+    };
+    for order in ORDERS {
+        let mut bench = filled_bench_of(order, Durability::Memory);
+        let delta = split(bench.instance.map());
+        bench.apply(&delta);
+        run_until_idle(&mut bench);
+        assert!(records_of(&mut bench) > u64::from(KEYS), "what went to siblings is still here");
+        let map = bench.instance.map().clone();
+        let division = map.keyspace(KeyspaceId(2)).expect("is there").division();
+        let open = SnapshotQuery::Open { lease_ms: 60_000, age_ms: 3_600_000 };
+        let opened: Vec<_> =
+            division.partitions().map(|one| (one, request(&mut bench, one, open).1)).collect();
+        for _ in 0..200 {
+            bench.advance_ms(10);
+        }
+        assert_eq!(records_of(&mut bench), u64::from(KEYS), "and has gone, {order:?}");
+        let mut keys = 0;
+        for (partition, at) in opened {
+            let scan = Scan {
+                seen: Timestamp::ZERO,
+                cursor: b"",
+                prefix: b"",
+                keys_max: 4096,
+                blobs: false,
+                range: Default::default(),
+            };
+            let (page, _) = request(&mut bench, partition, SnapshotQuery::Scan { at, scan });
+            keys += page.matches("ScannedKey").count();
+        }
+        assert_eq!(keys, KEYS as usize, "{order:?}");
     }
 }
 
