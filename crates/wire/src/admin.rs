@@ -95,10 +95,10 @@ pub struct KeyspaceSettings {
     /// Its name.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Number of partitions: a power of two, or in an ordered keyspace one more than there are separators. Fixed at creation.
+    /// Number of partitions: a power of two, or in an ordered keyspace one more than there are separators. Only splits change it.
     #[prost(uint32, optional, tag = "2")]
     pub partitions: Option<u32>,
-    /// Name of the hash function, or `ordered`: the keys are in byte order, in one partition without `split_at`. Fixed at creation.
+    /// Name of the hash function, or `ordered`: the keys are in byte order, at first in one partition without `split_at`. Fixed at creation.
     #[prost(string, optional, tag = "3")]
     pub hash: Option<String>,
     /// Total number of copies.
@@ -113,7 +113,7 @@ pub struct KeyspaceSettings {
     /// Size of a blob's chunks in bytes; a power of two. Fixed at creation.
     #[prost(uint32, optional, tag = "7")]
     pub chunk_bytes: Option<u32>,
-    /// The keys at which the partitions of an ordered keyspace begin, after the first one. Fixed at creation. A program that does not know this field
+    /// The keys at which the partitions of an ordered keyspace begin, after the first one. Only splits change them. A program that does not know this field
     /// refuses the number of partitions, which a request should therefore name.
     #[prost(bytes = "vec", repeated, tag = "8")]
     pub split_at: Vec<Vec<u8>>,

@@ -25,12 +25,12 @@ pub(crate) struct CreateArguments {
     /// [default: xxh3].
     #[arg(long, value_name = "NAME", value_parser = hash)]
     hash: Option<String>,
-    /// Keeps the keys in byte order, for scans of ranges (`kv scan --from`). An ordered keyspace has one partition without
-    /// --split-at. The order cannot be changed later.
+    /// Keeps the keys in byte order, for scans of ranges (`kv scan --from`). An ordered keyspace begins with one partition
+    /// unless --split-at is given. The order cannot be changed later.
     #[arg(long, conflicts_with_all = ["hash", "partitions"])]
     ordered: bool,
     /// Divides an ordered keyspace at these keys. Each key is the lowest key of a partition. A comma, a backslash and bytes that are no text are written as `\,`, `\\` and `\xNN`.
-    /// The option may be given several times. The keys cannot be changed later.
+    /// The option may be given several times. `region split` adds keys later.
     #[arg(long, value_name = "KEY,...", requires = "ordered", allow_hyphen_values = true)]
     split_at: Vec<OsString>,
     /// The size of blob chunks, a power of two from 4KiB to 8MiB. It cannot be changed later [default: 1MiB].

@@ -1,7 +1,7 @@
 //! The configuration of a keyspace: its name, partitions, copies and durability.
 //!
-//! Name, partitions with their separators, hash, seed and chunk size determine the placement of data and are fixed at creation. The other settings can be altered while
-//! the keyspace is in use ([`KeyspaceConfig::check_alteration`]).
+//! Name, partitions with their separators, hash, seed and chunk size determine the placement of data. They are fixed at creation, but splits
+//! add partitions and separators. The other settings can be altered while the keyspace is in use ([`KeyspaceConfig::check_alteration`]).
 
 use crate::hash::{HashKind, UnknownHash};
 use crate::limits::{

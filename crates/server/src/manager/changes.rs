@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_are_given_at_creation_and_stay() {
+    fn regions_are_given_at_creation() {
         let map = map();
         let keys = |keys: &[&[u8]]| -> Vec<Vec<u8>> { keys.iter().map(|key| key.to_vec()).collect() };
         let ordered = |partitions, split_at: &[&[u8]]| KeyspaceSettings {
