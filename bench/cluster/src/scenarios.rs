@@ -84,7 +84,7 @@ pub(crate) const REGISTRY: &[Scenario] = &[
         name: "move",
         about: "A keyspace of one partition and one copy, interval durability, filled with --mebibytes in records of \
                 --value-bytes, moved to another node while a client looks up and inserts small records of it --rate times a \
-                second, whatever becomes of them. A move takes until a map names the new primary. The copy is of the same \
+                second, however long they take. A move takes until a map names the new primary. The copy is of the same \
                 files by a program that reads, sends over the loopback and writes, under the same load, nothing synced. \
                 Whole log: everything ever written is in it. Compacted: half was written over, and is gone.",
         contenders: &[

@@ -40,7 +40,7 @@ pub(crate) const REGISTRY: &[Scenario] = &[
         about: "Each event of 16 bytes is appended for one of 1,024 sources and added to the averages of its machine, cluster, \
                 site, region and the whole (all levels), or to that of the whole only (global). Transforms: one transaction in \
                 place; separate: the same as single operations, all sent at once; closures: one transaction that reads the \
-                averages and writes them, begun again when another was first. One node of one instance, one copy, interval \
+                averages and writes them, retried after a conflict. One node of one instance, one copy, interval \
                 durability. RADOS: one monitor and one OSD, one copy, its store in memory; the averages are read and written \
                 under a lock each in Redis, all held at once, by librados.",
         contenders: &[
@@ -73,7 +73,7 @@ pub(crate) const REGISTRY: &[Scenario] = &[
     },
     Scenario {
         name: "readers",
-        about: "Clients that read, 50 events of a source (800 bytes) or one average in turn by chance, both by Zipf's law, while 5 % \
+        about: "Clients that read, 50 events of a source (800 bytes) or one average, chosen at random, both by Zipf's law, while 5 % \
                 or 95 % of all clients write events of all levels in transactions of transforms; one node as above. First each \
                 as fast as it can, so that all share two processors; then paced: an operation of each client every 50 ms, so \
                 that processors are idle and what is left is the time that one client waits for another.",

@@ -115,8 +115,8 @@ pub(crate) const REGISTRY: &[Scenario] = &[
     Scenario {
         name: "idle",
         about: "A server without load: from its start to its first answer, its resident memory a second later, its \
-                program (what of its file is loaded, and the file with what a debugger needs), and the processor time \
-                it takes for nothing.",
+                program (what of its file is loaded, and the file with what a debugger needs), and its processor time \
+                when idle.",
         contenders: &[
             Contender { label: "zerohop", subject: MEMORY, work: Work::Idle },
             Contender { label: "bare", subject: Subject::Bare, work: Work::Idle },
