@@ -84,7 +84,7 @@ struct RunArguments {
     /// Prints one line of JSON once the node serves requests.
     #[arg(long)]
     json: bool,
-    /// Ends when the process of this number does, which has started this one.
+    /// Ends when the process with this number ends; it has started this node.
     #[arg(long, value_name = "PID", hide = true)]
     ends_with_parent: Option<u32>,
 }

@@ -66,7 +66,7 @@ pub(crate) struct UpArguments {
     /// Prints one line of JSON once the cluster serves requests.
     #[arg(long)]
     json: bool,
-    /// Ends when standard input does, as it does however the process ends that holds the other end of the pipe.
+    /// Ends when standard input closes, however the writing process ends.
     #[arg(long, hide = true)]
     ends_with_input: bool,
 }
