@@ -86,7 +86,7 @@ pub(crate) struct Consensus {
 const BOOTSTRAP_TERM: u64 = 1;
 
 /// The log of a bootstrap member: every bootstrap member starts with the same members and the same state.
-pub(crate) fn found(id: ManagerId, members: &[ManagerId], state: Vec<u8>) -> Vec<u8> {
+pub(crate) fn first_log(id: ManagerId, members: &[ManagerId], state: Vec<u8>) -> Vec<u8> {
     let mut snapshot = Snapshot::default();
     let meta = snapshot.mut_metadata();
     (meta.index, meta.term) = (1, BOOTSTRAP_TERM);

@@ -215,7 +215,7 @@ impl RaftManager {
     /// members get the same places.
     pub fn bootstrap_with(id: ManagerId, members: &[ManagerInfo], addresses: &[Address]) -> Vec<u8> {
         let ids: Vec<ManagerId> = members.iter().map(|member| member.id).collect();
-        consensus::found(
+        consensus::first_log(
             id,
             &ids,
             ControlState::new(members.to_vec()).with_expected_nodes(addresses).encode(),
@@ -257,7 +257,7 @@ impl RaftManager {
         let known = state.clone();
         let state = state.forced_new(|mark| ManagerInfo { id: id_on(node, mark), addr: own.addr });
         let members = state.managers().iter().map(|one| one.id).collect::<Vec<ManagerId>>();
-        let log = consensus::found(members[0], &members, state.encode());
+        let log = consensus::first_log(members[0], &members, state.encode());
         Ok((log, known, state))
     }
 
