@@ -69,7 +69,7 @@ pub struct SnapshotOpening {
 /// What became of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramResult {
-    /// All that its reply rests on is committed, and the reply has been appended.
+    /// All that its reply depends on is committed, and the reply has been appended.
     Now,
     /// The reply comes as [`crate::PartitionEffect::Reply`].
     Later,

@@ -34,9 +34,9 @@ mod tests {
     fn pauses_double_up_to_the_maximum_with_jitter() {
         let mut jitter = Jitter::new(1);
         for (failures, whole) in [(1, 1000), (2, 2000), (4, 8000), (20, 50_000), (u32::MAX, 50_000)] {
-            let rests: Vec<u64> = (0..100).map(|_| jitter.pause_us(failures, 1000, 50_000)).collect();
-            assert!(rests.iter().all(|rest| (whole / 2..=whole).contains(rest)), "{failures}: {rests:?}");
-            assert!(rests.iter().any(|rest| *rest != rests[0]));
+            let pauses: Vec<u64> = (0..100).map(|_| jitter.pause_us(failures, 1000, 50_000)).collect();
+            assert!(pauses.iter().all(|pause| (whole / 2..=whole).contains(pause)), "{failures}: {pauses:?}");
+            assert!(pauses.iter().any(|pause| *pause != pauses[0]));
         }
     }
 

@@ -66,7 +66,7 @@ pub const COMMITS: [&str; 22] = [
     "reads read again",
     "reads turned into transactions",
     "staged pieces expired",
-    "keyspaces dropped amidst",
+    "keyspaces dropped during transactions",
 ];
 
 /// Cases of blobs, snapshots, comparisons of copies, and scans.

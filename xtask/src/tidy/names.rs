@@ -31,8 +31,10 @@ const REFUSED: &str = "
     Woken Word Writing Written";
 
 /// Participles that say what was done with a thing instead of what it is, as the first part of a name.
-const PREFIXES: [&str; 11] =
-    ["shown", "given", "wanted", "judged", "begun", "known", "found", "ended", "listed", "seen", "parked"];
+const PREFIXES: [&str; 13] = [
+    "shown", "given", "wanted", "judged", "begun", "known", "found", "ended", "listed", "seen", "parked",
+    "kept", "learnt",
+];
 
 /// Files and lines that define a type, by crate.
 type TypeLocations<'t> = BTreeMap<&'t str, Vec<(&'t str, usize)>>;

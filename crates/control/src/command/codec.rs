@@ -11,8 +11,8 @@ use zerohop_wire::ids::{
 
 use super::{
     CommandOutcome, CommandRefusal, CommandRequest, CommandResult, ControlCommand, GroupStep, JoinNode,
-    KeptCopy, KeyspaceDrained, LogEnd, LogIndexReport, LogReport, ManagerId, ManagerInfo, MovePartition,
-    RegionSplit, Regroup, RegroupOrigin, RequestId, proto,
+    KeyspaceDrained, LogEnd, LogIndexReport, LogReport, ManagerId, ManagerInfo, MovePartition,
+    RecoverySource, RegionSplit, Regroup, RegroupOrigin, RequestId, proto,
 };
 use crate::limits::{COMMAND_BYTES_MAX, MANAGERS_MAX, REFUSAL_BYTES_MAX, REPORTED_LOGS_MAX};
 
@@ -94,8 +94,8 @@ impl CommandRequest {
                     partition: partition.get(),
                     damaged: match damaged {
                         None => 0,
-                        Some(KeptCopy::Damaged) => 1,
-                        Some(KeptCopy::Follower) => 2,
+                        Some(RecoverySource::Damaged) => 1,
+                        Some(RecoverySource::Follower) => 2,
                     },
                 })
             }
@@ -193,8 +193,8 @@ impl CommandRequest {
                 partition: PartitionId(one.partition),
                 damaged: match one.damaged {
                     0 => None,
-                    1 => Some(KeptCopy::Damaged),
-                    2 => Some(KeptCopy::Follower),
+                    1 => Some(RecoverySource::Damaged),
+                    2 => Some(RecoverySource::Follower),
                     other => {
                         return Err(CommandError::new(format!(
                             "a recovery of a kind that is not known here: {other}"

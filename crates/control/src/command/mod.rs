@@ -121,7 +121,7 @@ pub enum ControlCommand {
         /// The partition in it.
         partition: PartitionId,
         /// No member is missing: the only in-sync copy is damaged, as its instance reports.
-        damaged: Option<KeptCopy>,
+        damaged: Option<RecoverySource>,
     },
     /// The operator acknowledges the losses of a keyspace, or of all keyspaces (none): they are no longer
     /// reported.
@@ -162,7 +162,7 @@ pub struct KeyspaceDrained {
 
 /// How a group continues whose only in-sync copy is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeptCopy {
+pub enum RecoverySource {
     /// With the readable part of that copy.
     Damaged,
     /// With the most complete copy of the other members that are up; with the damaged copy if they have

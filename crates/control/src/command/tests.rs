@@ -71,8 +71,8 @@ pub(crate) fn commands() -> Vec<ControlCommand> {
             logs: vec![log, log],
         }),
         ControlCommand::Recover { keyspace, partition, damaged: None },
-        ControlCommand::Recover { keyspace, partition, damaged: Some(KeptCopy::Damaged) },
-        ControlCommand::Recover { keyspace, partition, damaged: Some(KeptCopy::Follower) },
+        ControlCommand::Recover { keyspace, partition, damaged: Some(RecoverySource::Damaged) },
+        ControlCommand::Recover { keyspace, partition, damaged: Some(RecoverySource::Follower) },
         ControlCommand::AcknowledgeLosses { keyspace, until: MapEpoch(8) },
         ControlCommand::Move(MovePartition {
             keyspace,

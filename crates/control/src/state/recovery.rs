@@ -20,7 +20,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 
 use super::group_decision::{GroupContext, NextGroup};
 use super::{ControlState, MapDraft, Ring, RingPoint};
-use crate::command::{CommandRefusal, KeptCopy, LogIndexReport};
+use crate::command::{CommandRefusal, LogIndexReport, RecoverySource};
 
 impl ControlState {
     /// Members of recovering groups report their logs. A report that does not fit the present state of a
@@ -60,7 +60,7 @@ impl ControlState {
     pub(super) fn recover(
         &mut self,
         (keyspace, partition): (KeyspaceId, PartitionId),
-        damaged: Option<KeptCopy>,
+        damaged: Option<RecoverySource>,
         draft: &mut MapDraft,
     ) -> Result<u64, CommandRefusal> {
         let found = self.map().keyspace(keyspace).ok_or(CommandRefusal::UnknownKeyspace)?;
@@ -90,7 +90,7 @@ impl ControlState {
         }
         let mut recovery = self.recoveries.get(&(keyspace, partition)).cloned().unwrap_or_default();
         recovery.accept_loss = true;
-        recovery.continues_with_primary |= damaged == Some(KeptCopy::Damaged);
+        recovery.continues_with_primary |= damaged == Some(RecoverySource::Damaged);
         if is_alone {
             // Its log counts only as far as it is reported.
             recovery.restarted.insert(group.primary);

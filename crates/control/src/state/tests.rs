@@ -12,7 +12,7 @@ use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, LogIndex, NodeId, P
 
 use super::*;
 use crate::command::{
-    GroupStep, JoinNode, KeptCopy, KeyspaceDrained, LogEnd, LogIndexReport, LogReport, Regroup,
+    GroupStep, JoinNode, KeyspaceDrained, LogEnd, LogIndexReport, LogReport, RecoverySource, Regroup,
     RegroupOrigin, RequestId,
 };
 use crate::limits::APPLIED_MAX;
@@ -404,7 +404,7 @@ fn operator_may_give_up_copies_of_lost_nodes() {
 
 #[test]
 fn operator_may_choose_damaged_or_other_copy() {
-    for (keep, durability) in [KeptCopy::Damaged, KeptCopy::Follower]
+    for (keep, durability) in [RecoverySource::Damaged, RecoverySource::Follower]
         .into_iter()
         .flat_map(|keep| [INTERVAL, Durability::Sync].map(|of| (keep, of)))
     {
@@ -429,7 +429,7 @@ fn operator_may_choose_damaged_or_other_copy() {
         let decision = bench.report_log(before.primary, 0, false);
         let after = bench.group();
         assert_eq!((after.state, decision.possible_losses.len()), (GroupState::Stable, 1));
-        assert_eq!(after.primary == before.primary, keep == KeptCopy::Damaged, "{after:?}");
+        assert_eq!(after.primary == before.primary, keep == RecoverySource::Damaged, "{after:?}");
         assert!(bench.state.recoveries().is_empty());
     }
 }

@@ -495,12 +495,12 @@ mod tests {
 
     #[test]
     fn wait_is_followed_by_a_triple_pause() {
-        let mut rests = ReclaimPause::default();
-        assert!(!rests.is_on(0));
-        rests.waited_at = Some(100);
-        let on = [105, 106, 119, 120].map(|now| rests.is_on(now));
+        let mut pause = ReclaimPause::default();
+        assert!(!pause.is_on(0));
+        pause.waited_at = Some(100);
+        let on = [105, 106, 119, 120].map(|now| pause.is_on(now));
         assert_eq!(on, [true, true, true, false]);
-        rests.waited_at = Some(130);
-        assert!(!rests.is_on(130), "a wait that took no time");
+        pause.waited_at = Some(130);
+        assert!(!pause.is_on(130), "a wait that took no time");
     }
 }

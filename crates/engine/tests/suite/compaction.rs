@@ -226,7 +226,7 @@ fn segments_replaced_while_pinned_are_removed_at_unpin() {
 
 /// What is left of the log must not be read as one that has lost entries: a rewritten segment confirms newer ones.
 #[test]
-fn crash_amidst_drop_leaves_nothing_that_looks_damaged() {
+fn crash_during_drop_leaves_nothing_that_looks_damaged() {
     let mut crashes = 0;
     for (seed, nth) in (0..8).flat_map(|seed| (1..8).map(move |nth| (seed, nth))) {
         let disk = SimulatedDisk::new(seed);
@@ -247,5 +247,5 @@ fn crash_amidst_drop_leaves_nothing_that_looks_damaged() {
         disk.crash();
         open(&disk);
     }
-    assert!(crashes > 8, "{crashes} crashes were amidst a drop");
+    assert!(crashes > 8, "{crashes} crashes were during a drop");
 }

@@ -125,7 +125,7 @@ enum TransactionState<T, E> {
 
 /// A transaction around a decision.
 ///
-/// Invariant: a result that rests on records of more than one round, or on writes, is reported only after a commit that has
+/// Invariant: a result that depends on records of more than one round, or on writes, is reported only after a commit that has
 /// confirmed the version of each record read.
 pub struct OptimisticTransaction<D: Decide<E>, E> {
     decide: D,

@@ -8,7 +8,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
 use zerohop_control::agent::ClusterStatus;
-use zerohop_control::command::{self, CommandRefusal, ControlCommand, KeptCopy, MovePartition, RegionSplit};
+use zerohop_control::command::{
+    self, CommandRefusal, ControlCommand, MovePartition, RecoverySource, RegionSplit,
+};
 use zerohop_placement::{KeyOrder, MapChange, NodeState};
 use zerohop_system::clock::unix_ms;
 use zerohop_wire::admin::{
@@ -111,8 +113,8 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, query: AdminQuestion) -> 
             };
         }
         AdminQuestion::RecoverPartition(PartitionRecover { keyspace, partition, keep_damaged }) => {
-            let damaged =
-                keep_damaged.map(|keeps| if keeps { KeptCopy::Damaged } else { KeptCopy::Follower });
+            let damaged = keep_damaged
+                .map(|keeps| if keeps { RecoverySource::Damaged } else { RecoverySource::Follower });
             return of_partition(shared, &keyspace, partition, |keyspace, partition| {
                 ControlCommand::Recover { keyspace, partition, damaged }
             })

@@ -198,11 +198,11 @@ fn conclude(
     result: ClientResult<'_>,
     after: &mut Vec<ModelledRecord>,
 ) {
-    let Some(learnt) = compare(before, &answer, result) else { return };
-    let next = match (next, learnt) {
-        (Some(record), learnt) if learnt.version.is_some() || learnt.deadline.is_some() => {
-            let version = learnt.version.or(record.version);
-            let deadline = learnt.deadline.map_or(record.deadline, |at| Some((at, at)));
+    let Some(observed) = compare(before, &answer, result) else { return };
+    let next = match (next, observed) {
+        (Some(record), observed) if observed.version.is_some() || observed.deadline.is_some() => {
+            let version = observed.version.or(record.version);
+            let deadline = observed.deadline.map_or(record.deadline, |at| Some((at, at)));
             Some(Rc::new(OracleRecord { version, deadline, ..OracleRecord::clone(&record) }))
         }
         (next, _) => next,
@@ -212,7 +212,7 @@ fn conclude(
 
 /// What an answer shows about the record after the operation.
 #[derive(Clone, Copy, Debug, Default)]
-struct LearntVersion {
+struct ObservedVersion {
     version: Option<Timestamp>,
     deadline: Option<u64>,
 }
@@ -222,21 +222,21 @@ fn compare(
     before: &ModelledRecord,
     answer: &OracleAnswer<'_>,
     result: ClientResult<'_>,
-) -> Option<LearntVersion> {
+) -> Option<ObservedVersion> {
     let old = before.as_ref().and_then(|record| record.version);
     let is_old = |of: Option<&OracleRecord>, version: Timestamp| match of {
-        None => (version == Timestamp::ZERO).then(LearntVersion::default),
+        None => (version == Timestamp::ZERO).then(ObservedVersion::default),
         Some(record) => {
             let fits = version != Timestamp::ZERO && record.version.is_none_or(|known| known == version);
-            fits.then_some(LearntVersion { version: Some(version), deadline: None })
+            fits.then_some(ObservedVersion { version: Some(version), deadline: None })
         }
     };
     let is_new = |version: Timestamp| {
         let fits = version != Timestamp::ZERO && old.is_none_or(|old| version > old);
-        fits.then_some(LearntVersion { version: Some(version), deadline: None })
+        fits.then_some(ObservedVersion { version: Some(version), deadline: None })
     };
     match (answer, result) {
-        (_, ClientResult::Nothing) => Some(LearntVersion::default()),
+        (_, ClientResult::Nothing) => Some(ObservedVersion::default()),
         (
             OracleAnswer::Done { version, number },
             ClientResult::Done(Reply::Done { version: returned, number: counted }),
@@ -245,7 +245,7 @@ fn compare(
                 return None;
             }
             match version {
-                Version::Zero => (*returned == Timestamp::ZERO).then(LearntVersion::default),
+                Version::Zero => (*returned == Timestamp::ZERO).then(ObservedVersion::default),
                 Version::New => is_new(*returned),
                 Version::Old => is_old(before.as_deref(), *returned),
             }
@@ -261,7 +261,7 @@ fn compare(
             }
         }
         (OracleAnswer::Removed { of }, ClientResult::Done(reply)) => {
-            is_old(Some(of), version_in_reply(of, Range::ALL, reply)?).map(|_| LearntVersion::default())
+            is_old(Some(of), version_in_reply(of, Range::ALL, reply)?).map(|_| ObservedVersion::default())
         }
         (OracleAnswer::Contents { of, range }, ClientResult::Done(reply)) => {
             let version = version_in_reply(of, *range, reply)?;
@@ -277,20 +277,20 @@ fn compare(
                 _ => false,
             };
             let same = of.record_type() == *record && of.length() == *length;
-            let learnt = is_old(Some(of), *version)?;
-            (fits && same).then_some(LearntVersion { deadline: *expires_at_ms, ..learnt })
+            let observed = is_old(Some(of), *version)?;
+            (fits && same).then_some(ObservedVersion { deadline: *expires_at_ms, ..observed })
         }
         (OracleAnswer::Failed(refusal), ClientResult::Failed(failure)) => match (refusal, failure) {
             (OracleRefusal::NotFound, Failure::NotFound)
             | (OracleRefusal::NotANumber, Failure::NotANumber)
             | (OracleRefusal::Overflow, Failure::Overflow)
-            | (OracleRefusal::TooLong, Failure::ValueTooLong { .. }) => Some(LearntVersion::default()),
+            | (OracleRefusal::TooLong, Failure::ValueTooLong { .. }) => Some(ObservedVersion::default()),
             // The answer has the record at the time-out, which is not the state that the wait was
             // for.
             (OracleRefusal::TimedOut(record), Failure::TimedOut { version }) => is_old(*record, *version),
 
             (OracleRefusal::WrongType(is), Failure::WrongType { found }) => {
-                (is == found).then(LearntVersion::default)
+                (is == found).then(ObservedVersion::default)
             }
             (OracleRefusal::Condition(record), Failure::ConditionFailed { version, found }) => {
                 let same = record.map(OracleRecord::record_type) == *found;

@@ -117,7 +117,7 @@ impl SimulatedCluster {
             && now >= at
         {
             self.operator.dropping = None;
-            self.coverage.commits_seen("keyspaces dropped amidst", 1);
+            self.coverage.commits_seen("keyspaces dropped during transactions", 1);
             self.watch.dropping(id, now);
             return self.send_control_command(ControlCommand::BeginDropKeyspace(id));
         }

@@ -242,7 +242,7 @@ fn write(body: &AgentBody) -> proto::BodyProto {
         }
         AgentBody::MapRequest { node, have, piece, is_confirmation } => {
             let of = piece.unwrap_or_default();
-            proto::BodyProto::MapWanted(proto::MapWanted {
+            proto::BodyProto::MapRequest(proto::MapRequest {
                 node: node.unwrap_or_default().get(),
                 known: node.is_some(),
                 have: have.get(),
@@ -328,7 +328,7 @@ fn read(body: proto::BodyProto) -> Result<AgentBody, MessageError> {
             },
             news: read_news(&answer.news)?,
         },
-        proto::BodyProto::MapWanted(requested) => {
+        proto::BodyProto::MapRequest(requested) => {
             let of = DeltaPieceId {
                 since: MapEpoch(requested.since),
                 epoch: MapEpoch(requested.epoch),

@@ -25,7 +25,7 @@ pub(super) enum BodyProto {
     #[prost(message, tag = "6")]
     Answer(AnswerProto),
     #[prost(message, tag = "7")]
-    MapWanted(MapWanted),
+    MapRequest(MapRequest),
     #[prost(message, tag = "8")]
     MapPiece(MapPiece),
     #[prost(message, tag = "9")]
@@ -82,7 +82,7 @@ pub(super) struct AnswerProto {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(super) struct MapWanted {
+pub(super) struct MapRequest {
     #[prost(uint32, tag = "1")]
     pub(super) node: u32,
     #[prost(bool, tag = "2")]
