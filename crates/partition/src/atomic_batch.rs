@@ -303,7 +303,7 @@ impl<'u, D: Disk> Unit<'u, D> {
         self.stage(key, &LogAction::Remove, RecordGlimpse::default(), &[])
     }
 
-    /// Appends bytes to a bytes record; creates the record if there is none.
+    /// Adds bytes to the end of a bytes record; creates the record if there is none.
     ///
     /// # Errors
     /// The record is a list, or becomes too long; failures of the disk or the log.

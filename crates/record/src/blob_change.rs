@@ -48,7 +48,7 @@ pub enum BlobChange<'a> {
         /// The end of the chunks that may be written.
         until: u64,
     },
-    /// Sets the size of a blob with a staged extension: the appended bytes become visible. Answers `Done`, number: its size.
+    /// Sets the size of a blob with a staged extension: its bytes become visible. Answers `Done`, number: its size.
     Publish {
         /// The blob, with the generation from [`BlobChange::StageExtension`].
         stamp: BlobStamp,

@@ -36,7 +36,7 @@ pub struct FetchedRecord {
 pub enum GatheredChange {
     /// The record becomes these bytes.
     Put(Vec<u8>, Deadline),
-    /// These bytes are appended.
+    /// These bytes are added to the end of the record.
     Extend(Vec<u8>),
     /// These values are appended.
     Append(Vec<Vec<u8>>),

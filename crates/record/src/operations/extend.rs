@@ -6,7 +6,7 @@ use crate::kind::FrameKind;
 use crate::record::{RecordType, check_value};
 use crate::state::{ApplyOutcome, ApplyResult, Change, Contents, EvaluatedWrite, RecordState};
 
-/// Appends bytes to the end of a bytes record, which is created if it is absent. Answers `Done`, number: its new length.
+/// Adds bytes to the end of a bytes record, which is created if it is absent. Answers `Done`, number: its new length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extend<'a> {
     /// The bytes.
