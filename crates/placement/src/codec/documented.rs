@@ -284,7 +284,7 @@ fn placed(document: &mut Document<'_>) {
         field("epoch", LONG.to_le_bytes()),
         field("in-sync replicas beside the primary, `i`", [3]),
         field("followers, `f`", [4]),
-        field(&format!("how members are told: {ROWS} in rows, {RING} by a ring"), [RING]),
+        field(&format!("how members are encoded: {ROWS} in rows, {RING} by a ring"), [RING]),
         open("members", &bytes[from..to]),
         open("exceptions, `x`", 1u32.to_le_bytes()),
         open(

@@ -201,7 +201,7 @@ fn placed(reader: &mut MapReader<'_>, partitions: u32) -> Result<Groups, DecodeE
         return Err(DecodeError::Group { partition: PartitionId(0), fault: GroupFault::TooMany { members } });
     }
     if partitions < PLACED_PARTITIONS_MIN {
-        return Err(DecodeError::Placed { what: "of so few partitions each group is told" });
+        return Err(DecodeError::Placed { what: "of so few partitions each group is listed" });
     }
     let layout = match layout {
         ROWS => {

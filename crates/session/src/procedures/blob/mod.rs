@@ -5,7 +5,7 @@
 //!        └──> anything else ──> one transaction: header (size, generation) and all chunks
 //!   read ───> within a chunk ──> that chunk alone
 //!        └──> of several chunks ──> all of them, then a confirming round without contents: one version
-//!   fill ───> chunk by chunk behind the end, where no reader looks ──> published by one write of the header
+//!   staged extension ──> chunk by chunk behind the end, where no reader looks ──> committed by one write of the header
 //! ```
 //!
 //! A handle remembers the last header that it has seen. A chunk refuses a request that uses an older one.

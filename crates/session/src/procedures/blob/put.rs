@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!   short ──> one transaction: remove the old blob, create header and chunks
-//!   long ───> a new blob: header with the mark of an unfinished blob ──> fill ──> one transaction: publish, and set the attributes without the mark
-//!        └──> a replacement ─> staged under a name of its own ──> fill ──> one transaction: bind to the name, remove the old blob
+//!   long ───> a new blob: header with the mark of an unfinished blob ──> staged extension ──> one transaction: commit it, and set the attributes without the mark
+//!        └──> a replacement ─> staged under a name of its own ──> staged extension ──> one transaction: bind to the name, remove the old blob
 //! ```
 //!
 //! The mark is a prefix of the attributes. Readers and writers refuse a blob with the mark, and listings and backups leave it out. The next put of
