@@ -123,7 +123,7 @@ pub(crate) fn named(keyspace: &Keyspace, name: Bytes, unfinished: bool) -> Blob<
 async fn read_into(blob: &Blob<'_>, offset: u64, into: &Memory) -> Result<u64, Error> {
     let length = into.len() as u64;
     if length <= READ_WHOLE_BYTES_MAX {
-        let (bytes, _) = blob.read_seen(offset, length).await?;
+        let (bytes, _) = blob.read_with_version(offset, length).await?;
         return Ok(into.fill(0, &bytes) as u64);
     }
     let mut attempts = 1;

@@ -210,7 +210,7 @@ fn json(scenario: &str, played: u64, failed: &[u64], missing: &[&str], coverage:
     let counts: Vec<String> =
         coverage.counts().into_iter().map(|(name, count)| format!("{}: {count}", quoted(name))).collect();
     format!(
-        "{{\"scenario\": {}, \"seeds\": {played}, \"failed\": [{}], \"missing\": [{}], \"operations_each_min\": {CLUSTER_OPERATIONS_MIN}, \"seen\": {{{}}}}}",
+        "{{\"scenario\": {}, \"seeds\": {played}, \"failed\": [{}], \"missing\": [{}], \"operations_each_min\": {CLUSTER_OPERATIONS_MIN}, \"coverage\": {{{}}}}}",
         quoted(scenario),
         numbers.join(", "),
         missing.join(", "),

@@ -38,9 +38,9 @@ pub(crate) struct ReadArguments {
     /// The number of bytes [default: up to the end of the blob].
     #[arg(long, value_name = "BYTES", value_parser = quantity::parse_whole)]
     length: Option<u64>,
-    /// Writes the versions that were read to a file, for `blob write --if-seen`. The part has at most 64 MiB.
+    /// Writes the versions that were read to a file, for `blob write --if-versions`. The part has at most 64 MiB.
     #[arg(long, value_name = "FILE")]
-    seen: Option<PathBuf>,
+    versions_to: Option<PathBuf>,
     #[command(flatten)]
     pub(super) place: BlobPlace,
 }
@@ -70,7 +70,7 @@ struct StoredBlobFile<'a> {
 }
 
 /// The most bytes that are read together with their versions, or printed as JSON.
-const SEEN_BYTES_MAX: u64 = 64 << 20;
+const VERSIONED_BYTES_MAX: u64 = 64 << 20;
 
 pub(super) async fn run(arguments: GetArguments) -> Result<CommandEnding, CommandError> {
     let GetArguments { name, file, place } = arguments;
@@ -83,9 +83,9 @@ pub(super) async fn run(arguments: GetArguments) -> Result<CommandEnding, Comman
 }
 
 pub(super) async fn read(arguments: ReadArguments) -> Result<CommandEnding, CommandError> {
-    let ReadArguments { name, at, length, seen, place } = arguments;
+    let ReadArguments { name, at, length, versions_to, place } = arguments;
     let (name, length) = (name.into_bytes(), length.unwrap_or(u64::MAX));
-    let Some(path) = seen else {
+    let Some(path) = versions_to else {
         return match place.json {
             true => show(&place, &name, (at, length)).await,
             false => stream(&place, &name, (at, length), None).await,
@@ -94,11 +94,11 @@ pub(super) async fn read(arguments: ReadArguments) -> Result<CommandEnding, Comm
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
     let Some(info) = blob.stat().await? else { return refusal::not_found(&place, &name) };
-    if length.min(info.size.saturating_sub(at)) > SEEN_BYTES_MAX {
-        let reason = format!("--seen is for up to {SEEN_BYTES_MAX} bytes: give a --length");
+    if length.min(info.size.saturating_sub(at)) > VERSIONED_BYTES_MAX {
+        let reason = format!("--versions-to is for up to {VERSIONED_BYTES_MAX} bytes: give a --length");
         return Err(CommandError::Refused(reason));
     }
-    let (bytes, seen) = match blob.read_seen(at, length).await {
+    let (bytes, version) = match blob.read_with_version(at, length).await {
         Ok(read) => read,
         Err(error) => return refusal::print_refusal(&place, &name, error),
     };
@@ -106,7 +106,7 @@ pub(super) async fn read(arguments: ReadArguments) -> Result<CommandEnding, Comm
         return Err(no_text());
     }
     let mut file = CopyFile::create(&path)?;
-    file.write(seen.to_string().as_bytes())?;
+    file.write(version.to_string().as_bytes())?;
     file.finish()?;
     match place.json {
         true => print_part(&name, at, &bytes)?,
@@ -134,9 +134,9 @@ async fn show(
             Ok(None) => break,
             Err(error) => return refusal::print_refusal(place, name, error),
         }
-        if bytes.len() as u64 > SEEN_BYTES_MAX {
+        if bytes.len() as u64 > VERSIONED_BYTES_MAX {
             let reason = format!(
-                "--json prints up to {SEEN_BYTES_MAX} bytes: read parts with `zerohop blob read --at OFFSET --length BYTES`, or name a \
+                "--json prints up to {VERSIONED_BYTES_MAX} bytes: read parts with `zerohop blob read --at OFFSET --length BYTES`, or name a \
                  file for `zerohop blob get`"
             );
             return Err(CommandError::Refused(reason));

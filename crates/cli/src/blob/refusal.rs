@@ -50,7 +50,7 @@ pub(super) fn print_refusal(
             place,
             name,
             "changed",
-            "what was seen of it has changed since: nothing was written; read it again",
+            "the part that was read has changed since: nothing was written; read it again",
         ),
         _ => Err(error.into()),
     }

@@ -28,9 +28,9 @@ pub(crate) struct WriteArguments {
     /// Writes any number of bytes, in pieces of 4 MiB. Readers may find some pieces without the others.
     #[arg(long)]
     pieces: bool,
-    /// Writes only if the part that `blob read --seen` has read has not changed since.
+    /// Writes only if the part that `blob read --versions-to` has read has not changed since.
     #[arg(long, value_name = "FILE", conflicts_with = "pieces")]
-    if_seen: Option<PathBuf>,
+    if_versions: Option<PathBuf>,
     #[command(flatten)]
     pub(super) place: BlobPlace,
 }
@@ -58,14 +58,14 @@ struct WrittenRange<'a> {
 const WRITTEN_BYTES: u64 = 64 << 20;
 
 /// The largest file of versions: more than a read of the most bytes writes.
-const SEEN_TEXT_BYTES_MAX: u64 = 4 << 20;
+const VERSIONS_TEXT_BYTES_MAX: u64 = 4 << 20;
 
 /// Bytes of one write where others may see the pieces separately.
 const PIECE_BYTES: u64 = 4 << 20;
 
 pub(super) async fn run(arguments: WriteArguments) -> Result<CommandEnding, CommandError> {
-    let WriteArguments { name, bytes, at, pieces, if_seen, place } = arguments;
-    let seen = if_seen.as_deref().map(seen_of).transpose()?;
+    let WriteArguments { name, bytes, at, pieces, if_versions, place } = arguments;
+    let version = if_versions.as_deref().map(read_version_of).transpose()?;
     let (name, mut source) = (name.into_bytes(), bytes.open()?);
     let keyspace = place.open().await?;
     let blob = keyspace.blob(name.clone());
@@ -76,12 +76,12 @@ pub(super) async fn run(arguments: WriteArguments) -> Result<CommandEnding, Comm
         // refused.
         let bytes = source.next(if pieces { PIECE_BYTES } else { WRITTEN_BYTES + 1 })?;
         // A conditional write is always a single write.
-        if (bytes.is_empty() || seen.is_some()) && progress.bytes() > 0 {
+        if (bytes.is_empty() || version.is_some()) && progress.bytes() > 0 {
             break;
         }
         interrupt::note_sent(output::WRITE);
-        let written = match &seen {
-            Some(seen) => blob.write_at_if(seen, offset, &bytes).await,
+        let written = match &version {
+            Some(version) => blob.write_at_if(version, offset, &bytes).await,
             None => blob.write_at(offset, &bytes).await,
         };
         if let Err(error) = written {
@@ -96,11 +96,11 @@ pub(super) async fn run(arguments: WriteArguments) -> Result<CommandEnding, Comm
 }
 
 /// The versions that a read has written to a file.
-fn seen_of(path: &Path) -> Result<BlobReadVersion, CommandError> {
-    let text = ByteSource::file(path)?.next(SEEN_TEXT_BYTES_MAX)?;
-    let seen = std::str::from_utf8(&text).ok().and_then(BlobReadVersion::parse);
-    seen.ok_or_else(|| {
-        CommandError::Usage(format!("{} is not what `blob read --seen` writes", names::path(path)))
+fn read_version_of(path: &Path) -> Result<BlobReadVersion, CommandError> {
+    let text = ByteSource::file(path)?.next(VERSIONS_TEXT_BYTES_MAX)?;
+    let version = std::str::from_utf8(&text).ok().and_then(BlobReadVersion::parse);
+    version.ok_or_else(|| {
+        CommandError::Usage(format!("{} is not what `blob read --versions-to` writes", names::path(path)))
     })
 }
 

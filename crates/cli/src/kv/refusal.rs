@@ -28,7 +28,7 @@ struct KvRefusal<'a> {
     record: Option<&'static str>,
     /// The value that a comparison found.
     #[serde(flatten)]
-    seen: Option<JsonValue<'a>>,
+    actual: Option<JsonValue<'a>>,
 }
 
 /// Prints a negative answer; any other error is returned.
@@ -47,7 +47,7 @@ pub(super) fn print_refusal(
         Some(Failure::NotFound) => no("not_found", Timestamp::ZERO, None),
         Some(Failure::ConditionFailed { version, found }) => no("condition_failed", *version, *found),
         Some(Failure::CompareFailed { version, seen }) => {
-            KvRefusal { seen: seen.as_deref().map(JsonValue), ..no("compare_failed", *version, None) }
+            KvRefusal { actual: seen.as_deref().map(JsonValue), ..no("compare_failed", *version, None) }
         }
         Some(Failure::TimedOut { version }) => no("timed_out", *version, None),
         _ => return Err(error.into()),
@@ -77,7 +77,7 @@ impl<'a> KvRefusal<'a> {
             reason,
             version: None,
             record: None,
-            seen: None,
+            actual: None,
         }
     }
 }

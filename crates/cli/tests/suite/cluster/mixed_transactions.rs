@@ -19,7 +19,7 @@ const COUNT_MAX: Duration = Duration::from_secs(1);
 
 async fn all(blob: &Blob<'_>) -> Vec<u8> {
     let size = blob.stat().await.unwrap().unwrap().size;
-    blob.read_seen(0, size).await.unwrap().0.to_vec()
+    blob.read_with_version(0, size).await.unwrap().0.to_vec()
 }
 
 /// A transaction reads its own changes with the values that the commit will store.

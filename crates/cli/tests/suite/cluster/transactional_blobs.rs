@@ -13,7 +13,7 @@ const CHUNK: u64 = 4096;
 
 async fn read_all(blob: &Blob<'_>) -> Vec<u8> {
     let size = blob.stat().await.unwrap().unwrap().size;
-    blob.read_seen(0, size).await.unwrap().0.to_vec()
+    blob.read_with_version(0, size).await.unwrap().0.to_vec()
 }
 
 async fn names(keyspace: &Keyspace) -> Vec<String> {
@@ -413,7 +413,7 @@ async fn transaction_creates_long_blob_with_staged_chunks() {
     let info = blob.stat().await.unwrap().unwrap();
     assert_eq!((info.id, info.size), (committed.version(), 2 * PART as u64));
     for part in 0..2 {
-        let (read, _) = blob.read_seen((part * PART) as u64, PART as u64).await.unwrap();
+        let (read, _) = blob.read_with_version((part * PART) as u64, PART as u64).await.unwrap();
         assert!(read == bytes(part), "part {part}");
     }
 }

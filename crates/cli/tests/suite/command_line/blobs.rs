@@ -113,7 +113,8 @@ fn file_with_contents_is_private_whatever_the_umask() {
     let folder = crate::support::folder();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     for umask in ["000", "022", "077"] {
-        for (words, name) in [(&["blob", "get", "b"][..], "got"), (&["blob", "read", "b", "--seen"], "seen")]
+        for (words, name) in
+            [(&["blob", "get", "b"][..], "got"), (&["blob", "read", "b", "--versions-to"], "versions")]
         {
             let path = folder.path().join(format!("{name}-{umask}"));
             let mut command = Command::new("sh");
@@ -282,19 +283,19 @@ fn dependent_write_is_refused_after_a_change() {
         let (one, other) = (keyspace.blob("b"), keyspace.blob("b"));
         one.create_with(12, b"").await.unwrap();
         one.write_at(0, &[1; 10_000]).await.unwrap();
-        let (bytes, seen) = one.read_seen(4000, 200).await.unwrap();
+        let (bytes, version) = one.read_with_version(4000, 200).await.unwrap();
         assert!(bytes.len() == 200 && bytes.iter().all(|byte| *byte == 1));
-        one.write_at_if(&seen, 4000, &[2; 200]).await.unwrap();
-        let refused = one.write_at_if(&seen, 4000, &[3; 200]).await.unwrap_err();
+        one.write_at_if(&version, 4000, &[2; 200]).await.unwrap();
+        let refused = one.write_at_if(&version, 4000, &[3; 200]).await.unwrap_err();
         assert!(refused.is_conflict(), "{refused}");
         // Reads to the end: an extension changes what was read, a write elsewhere does not.
-        let (bytes, seen) = one.read_seen(9000, u64::MAX).await.unwrap();
+        let (bytes, version) = one.read_with_version(9000, u64::MAX).await.unwrap();
         assert_eq!(bytes.len(), 1000);
         other.write_at(0, b"elsewhere").await.unwrap();
-        one.write_at_if(&seen, 9000, b"same").await.unwrap();
-        let (_, seen) = one.read_seen(9000, u64::MAX).await.unwrap();
+        one.write_at_if(&version, 9000, b"same").await.unwrap();
+        let (_, version) = one.read_with_version(9000, u64::MAX).await.unwrap();
         assert_eq!(other.extend(b"more").await.unwrap(), 10_000);
-        assert!(one.write_at_if(&seen, 9000, b"late").await.unwrap_err().is_conflict());
+        assert!(one.write_at_if(&version, 9000, b"late").await.unwrap_err().is_conflict());
         // A handle with an old header notices the removal.
         assert!(other.delete().await.unwrap());
         let gone = one.write_at(0, b"x").await.unwrap_err();

@@ -8,19 +8,24 @@ use crate::support::serving::{ServingProgram, code, stderr, stdout};
 fn conditional_write_of_later_command_is_refused_after_a_change() {
     let cluster = ServingProgram::in_memory();
     let folder = crate::support::folder();
-    let seen = folder.path().join("seen");
-    let seen = seen.to_str().unwrap();
+    let versions = folder.path().join("versions");
+    let versions = versions.to_str().unwrap();
     let read = |at: &str, length: &str| {
-        let output = cluster.run(&["blob", "read", "b", "--at", at, "--length", length, "--seen", seen]);
+        let output =
+            cluster.run(&["blob", "read", "b", "--at", at, "--length", length, "--versions-to", versions]);
         assert_eq!((code(&output), stderr(&output).as_str()), (0, ""), "{output:?}");
         output.stdout
     };
-    let write_if =
-        |value: &str, at: &str| cluster.run(&["blob", "write", "b", value, "--at", at, "--if-seen", seen]);
+    let write_if = |value: &str, at: &str| {
+        cluster.run(&["blob", "write", "b", value, "--at", at, "--if-versions", versions])
+    };
     let refused = |value: &str, at: &str| {
         let output = write_if(value, at);
         assert_eq!((code(&output), stdout(&output).as_str()), (1, ""), "{output:?}");
-        assert!(stderr(&output).contains("blob \"b\": what was seen of it has changed since"), "{output:?}");
+        assert!(
+            stderr(&output).contains("blob \"b\": the part that was read has changed since"),
+            "{output:?}"
+        );
     };
     assert_eq!(code(&cluster.run_with(&["blob", "put", "b", "--chunk", "4K"], &[7; 10_000])), 0);
 
@@ -29,7 +34,8 @@ fn conditional_write_of_later_command_is_refused_after_a_change() {
     cluster.ok(&["blob", "write", "b", "elsewhere", "--at", "9000"]);
     assert_eq!(code(&write_if("first", "4000")), 0);
     refused("second", "4000");
-    let ended = cluster.run(&["blob", "write", "b", "x", "--at", "4000", "--if-seen", seen, "--json"]);
+    let ended =
+        cluster.run(&["blob", "write", "b", "x", "--at", "4000", "--if-versions", versions, "--json"]);
     assert_eq!(
         serde_json::from_str::<serde_json::Value>(&stdout(&ended)).unwrap(),
         json!({
@@ -71,14 +77,14 @@ fn invalid_read_version_file_is_refused_before_sending() {
     for text in [&b""[..], b"zerohop-seen 1\n", b"zerohop-seen 1\nx y z\n", b"\xFF\xFE", &[b'9'; 5_000_000]] {
         std::fs::write(&file, text).unwrap();
         let output =
-            cluster.run(&["blob", "write", "b", "x", "--at", "0", "--if-seen", file.to_str().unwrap()]);
+            cluster.run(&["blob", "write", "b", "x", "--at", "0", "--if-versions", file.to_str().unwrap()]);
         assert_eq!(code(&output), 2, "{output:?}");
-        assert!(stderr(&output).contains("is not what `blob read --seen` writes"), "{output:?}");
+        assert!(stderr(&output).contains("is not what `blob read --versions-to` writes"), "{output:?}");
     }
-    let both = cluster.run(&["blob", "write", "b", "x", "--at", "0", "--pieces", "--if-seen", "f"]);
+    let both = cluster.run(&["blob", "write", "b", "x", "--at", "0", "--pieces", "--if-versions", "f"]);
     assert_eq!(code(&both), 2, "{both:?}");
     cluster.ok(&["blob", "truncate", "b", "100000000"]);
-    let long = cluster.run(&["blob", "read", "b", "--seen", file.to_str().unwrap()]);
+    let long = cluster.run(&["blob", "read", "b", "--versions-to", file.to_str().unwrap()]);
     assert_eq!((code(&long), stdout(&long).as_str()), (3, ""), "{long:?}");
     assert!(stderr(&long).contains("give a --length"), "{long:?}");
 }

@@ -108,9 +108,9 @@ fn the_bytes_of_a_blob_are_json_too() {
     let stored = json!({"name": "text", "found": true, "length": 8, "file": file});
     assert_eq!(cluster.json(&["blob", "get", "text", file]), stored);
     assert_eq!(std::fs::read_to_string(file).unwrap(), "größe\n");
-    let seen = folder.path().join("seen");
-    let seen = seen.to_str().unwrap();
-    assert_eq!(cluster.json(&["blob", "read", "text", "--seen", seen]), whole);
+    let versions = folder.path().join("versions");
+    let versions = versions.to_str().unwrap();
+    assert_eq!(cluster.json(&["blob", "read", "text", "--versions-to", versions]), whole);
     for command in [
         &["blob", "get", "none"][..],
         &["blob", "get", "none", file],

@@ -420,7 +420,7 @@ fn replaced_contents_are_changed_cut_extended_and_copied_as_any() {
         let snapshot = client.snapshot(&[&keyspace]).await.unwrap();
         let old = snapshot.blob(&keyspace, "b").await.unwrap().expect("is there");
         assert_eq!((&old.info().attributes[..], old.info().finished), (&b"transacted"[..], true));
-        let (bytes, seen) = blob.read_seen(0, 8).await.unwrap();
+        let (bytes, seen) = blob.read_with_version(0, 8).await.unwrap();
         assert_eq!(bytes, model[..8]);
         blob.write_at_if(&seen, 0, b"seen").await.unwrap();
         blob.replace(b"short", Some(b"replaced")).await.unwrap();

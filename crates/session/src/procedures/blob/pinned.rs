@@ -154,7 +154,7 @@ impl PinnedBlobs {
         }
         let blob = self.keyspace.blob(pinned.name.clone()).in_call();
         blob.remember(Some(pinned.header.clone()));
-        let (contents, seen) = blob.read_seen(0, BLOB_PIN_MEMORY_BYTES + 1).await?;
+        let (contents, seen) = blob.read_with_version(0, BLOB_PIN_MEMORY_BYTES + 1).await?;
         // The read may have found a later version than the header is of.
         let header = blob.recalled().await?;
         let is_of_header = header.stamp == seen.stamp && header.size == contents.len() as u64;
@@ -231,7 +231,7 @@ impl PinnedBlobs {
     /// Reads a range of the blob as it is now, if that is what it was when it was pinned.
     async fn read_unpinned(&self, pinned: &PinnedBlob, offset: u64, length: u64) -> Result<Bytes, Error> {
         let blob = self.keyspace.blob(pinned.name.clone());
-        let (contents, seen) = match blob.read_seen(offset, length).await {
+        let (contents, seen) = match blob.read_with_version(offset, length).await {
             Err(Error::Blob { why: BlobError::Absent | BlobError::Unfinished, .. }) => {
                 return Err(changed(&blob));
             }

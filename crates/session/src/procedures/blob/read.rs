@@ -97,9 +97,13 @@ impl<'a> Blob<'a> {
 
     /// Reads up to `length` bytes from `offset`, up to the blob's end, and the versions that a write can depend on: see [`Blob::write_at_if`]. All
     /// bytes are in memory and of one version: the client repeats the read of parts that change during it.
-    pub async fn read_seen(&self, offset: u64, length: u64) -> Result<(Bytes, BlobReadVersion), Error> {
-        let (read, seen) = self.read_whole(&[(offset, length)]).await?;
-        Ok((read.into_iter().next().unwrap_or_default(), seen))
+    pub async fn read_with_version(
+        &self,
+        offset: u64,
+        length: u64,
+    ) -> Result<(Bytes, BlobReadVersion), Error> {
+        let (read, version) = self.read_whole(&[(offset, length)]).await?;
+        Ok((read.into_iter().next().unwrap_or_default(), version))
     }
 
     /// Reads several ranges, each an offset and a length in bytes, up to the blob's end. All bytes are in memory and as of one moment.

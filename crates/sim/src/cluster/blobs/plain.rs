@@ -291,7 +291,7 @@ async fn call(blob: &Blob<'_>, act: PlainBlobAct) -> Result<PlainBlobReply, Plai
                 .ok_or_else(|| PlainBlobFailure::Bytes(format!("no client writes {info:?}")))?;
             return Ok(PlainBlobReply::Header { attributes, size: info.size });
         }
-        PlainBlobAct::Read => match blob.read_seen(0, u64::MAX).await {
+        PlainBlobAct::Read => match blob.read_with_version(0, u64::MAX).await {
             Ok((bytes, _)) => return contents(&bytes),
             Err(error) => Err(error),
         },

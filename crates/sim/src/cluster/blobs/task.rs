@@ -429,7 +429,7 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
     /// Reads all of it, and returns what it has read.
     async fn read(&self) -> Result<VersionedContents, Error> {
         let call = async {
-            let (bytes, seen) = self.blob.read_seen(0, u64::MAX).await?;
+            let (bytes, seen) = self.blob.read_with_version(0, u64::MAX).await?;
             Ok(VersionedContents { bytes, seen, info: self.blob.last_seen() })
         };
         let outcome = |read: &VersionedContents| BlobOutcome {

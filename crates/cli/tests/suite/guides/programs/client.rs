@@ -144,8 +144,8 @@ crate::guides::programs::programs! {
         }
         fill.publish().await?;                                   // and now all of it
 
-        let (header, seen) = film.read_seen(0, 64).await?;
-        film.write_at_if(&seen, 0, &header).await?;              // `is_conflict` if another has written there meanwhile
+        let (header, version) = film.read_with_version(0, 64).await?;
+        film.write_at_if(&version, 0, &header).await?;           // `is_conflict` if another has written there meanwhile
         Ok(())
         }
     }
