@@ -10,6 +10,8 @@
 //!
 //! A child that still removes its sibling's records is not measured. So a region is never split again for records that it loses anyway. An instance
 //! requests one split at a time, and repeats a request with growing pauses: the disk of a member may be full, or the region may move.
+//!
+//! A split ends the snapshots of its region. So a region with an open snapshot, such as that of a backup, may grow to a few times the limit.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -29,6 +31,8 @@ const IDLE_SHARE: u8 = 1;
 const HALF: u8 = 128;
 /// Where a region may be divided, in sixteenths of its keys: near the middle first.
 const SIXTEENTHS: [usize; 15] = [8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15];
+/// A region with open snapshots is split above so many times the limit.
+const SNAPSHOTS_LIMIT_FACTOR: u64 = 4;
 /// This share of new keys at one end, in tenths, is growth at that end.
 const END_GROWTH_TENTHS: usize = 9;
 
@@ -77,6 +81,21 @@ struct KeysBefore {
     last: Vec<u8>,
 }
 
+/// The size of a region that may be split.
+#[derive(Clone, Copy, Debug)]
+struct RegionSize {
+    /// Live bytes.
+    bytes: u64,
+    handle: Handle,
+    has_snapshots: bool,
+}
+
+impl RegionSize {
+    fn is_above(&self, limit: u64) -> bool {
+        self.bytes > limit.saturating_mul(if self.has_snapshots { SNAPSHOTS_LIMIT_FACTOR } else { 1 })
+    }
+}
+
 /// The end of a region at which its new keys are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GrowthEnd {
@@ -120,11 +139,11 @@ impl RegionSizes {
     ) -> EngineResult<Option<LargeRegion>> {
         let Some(limit) = self.limit else { return Ok(None) };
         self.next_check_ms = now_ms + REGION_CHECK_MS;
-        let sizes = here.region_bytes();
-        self.watched.retain(|place, _| sizes.get(place).is_some_and(|(bytes, _)| *bytes > limit / 2));
-        for (place, (_, handle)) in sizes.iter().filter(|(_, (bytes, _))| *bytes > limit / 2) {
+        let sizes = here.region_sizes();
+        self.watched.retain(|place, _| sizes.get(place).is_some_and(|size| size.bytes > limit / 2));
+        for (place, size) in sizes.iter().filter(|(_, size)| size.bytes > limit / 2) {
             if !self.watched.contains_key(place) {
-                let before = here.keys_before(*handle)?;
+                let before = here.keys_before(size.handle)?;
                 let watched = WatchedRegion { before, at_ms: 0, again_ms: REGION_SPLIT_AGAIN_MS };
                 self.watched.insert(*place, watched);
             }
@@ -133,20 +152,18 @@ impl RegionSizes {
             return Ok(None);
         }
         let is_due = |place| self.watched.get(place).is_some_and(|region| region.at_ms <= now_ms);
-        let large = sizes.iter().filter(|(place, (bytes, _))| *bytes > limit && is_due(place));
-        let Some((place, (bytes, handle))) = large.max_by_key(|(_, (bytes, _))| *bytes) else {
-            return Ok(None);
-        };
+        let large = sizes.iter().filter(|(place, size)| size.is_above(limit) && is_due(place));
+        let Some((place, size)) = large.max_by_key(|(_, size)| size.bytes) else { return Ok(None) };
         let Some(watched) = self.watched.get_mut(place) else { return Ok(None) };
         watched.at_ms = now_ms + watched.again_ms;
         watched.again_ms = REGION_SPLIT_AGAIN_MS_MAX.min(2 * watched.again_ms);
-        here.split_of(*place, (*handle, *bytes), watched.before.as_ref())
+        here.split_of(*place, size, watched.before.as_ref())
     }
 }
 
 impl<D: Disk> MeasuredInstance<'_, D> {
     /// The live bytes of each region that may be split now: its primary is here and serves, and has no records of a sibling.
-    fn region_bytes(&mut self) -> BTreeMap<(KeyspaceId, PartitionId), (u64, Handle)> {
+    fn region_sizes(&mut self) -> BTreeMap<(KeyspaceId, PartitionId), RegionSize> {
         let ordered = self
             .map
             .keyspaces()
@@ -163,9 +180,10 @@ impl<D: Disk> MeasuredInstance<'_, D> {
             if replica.role() != Role::Primary || replica.view().epoch != group.epoch || !is_whole {
                 continue;
             }
-            let handle = replica.handle();
+            let (handle, has_snapshots) = (replica.handle(), replica.stats().snapshots > 0);
             if let Ok(stats) = self.engine.partition_stats(handle) {
-                sizes.insert((id, region), (stats.log.bytes.saturating_sub(stats.log.dead_bytes), handle));
+                let bytes = stats.log.bytes.saturating_sub(stats.log.dead_bytes);
+                sizes.insert((id, region), RegionSize { bytes, handle, has_snapshots });
             }
         }
         sizes
@@ -183,9 +201,10 @@ impl<D: Disk> MeasuredInstance<'_, D> {
     fn split_of(
         &mut self,
         (keyspace, region): (KeyspaceId, PartitionId),
-        (handle, bytes): (Handle, u64),
+        size: &RegionSize,
         before: Option<&KeysBefore>,
     ) -> EngineResult<Option<LargeRegion>> {
+        let RegionSize { bytes, handle, .. } = *size;
         let all = KeyRange { from: Bound::Unbounded, to: Bound::Unbounded, is_reverse: false };
         let count = self.engine.key_order(handle)?.count(all)?;
         let (first_choice, share) = match self.growth_end(handle, count, before)? {

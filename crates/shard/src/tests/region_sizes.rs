@@ -1,7 +1,9 @@
 //! Regions of an ordered keyspace are split by their size.
 
 use zerohop_placement::{Durability, MapChange};
-use zerohop_wire::ids::{KeyspaceId, PartitionId};
+use zerohop_wire::Message;
+use zerohop_wire::ids::{KeyspaceId, PartitionId, SnapshotId, Timestamp};
+use zerohop_wire::messages::{SnapshotQuery, SnapshotRequest};
 
 use super::bench::{InstanceBench, create, next};
 use super::splits::run_until_idle;
@@ -117,6 +119,21 @@ fn regions_are_not_split_without_a_limit_nor_while_their_keyspace_is_dropped() {
     dropping.apply(&begin);
     dropping.advance_ms(10 * REGION_SPLIT_AGAIN_MS);
     assert_eq!(dropping.sent.large_regions, []);
+}
+
+#[test]
+fn region_with_an_open_snapshot_is_split_far_above_the_limit() {
+    let mut bench = bench();
+    bench.store(2, "key", VALUE);
+    let envelope = bench.envelope(2, "key");
+    let request = SnapshotQuery::Open { lease_ms: 3_600_000, age_ms: 3_600_000 };
+    let open = SnapshotRequest { seen: Timestamp::ZERO, id: SnapshotId(7), request };
+    let request = bench.send_request(envelope, &Message::Snapshot(open));
+    bench.end();
+    assert_eq!(bench.answer(request), Some(Ok("done".to_owned())));
+    let large = fill(&mut bench, scattered());
+    let [one] = &large[..] else { panic!("{large:?}") };
+    assert!(one.bytes > 4 * LIMIT && one.bytes < 5 * LIMIT, "{one:?}");
 }
 
 #[test]
