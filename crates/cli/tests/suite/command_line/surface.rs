@@ -184,7 +184,7 @@ const EITHER: [&str; 2] = ["batch_us_p50", "batch_us_p99"];
 const TEXT_FIELDS: [&str; 2] = ["troubles[]", "warnings[]"];
 
 /// Counts whose names are texts for users.
-const COUNTS: &str = "sim: seen";
+const COUNTS: &str = "sim: coverage";
 
 #[test]
 fn commands_metrics_and_json_are_those_of_the_committed_lists() {
