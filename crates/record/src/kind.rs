@@ -109,7 +109,7 @@ numbered!(
         /// What a member has stored, or where its log differs.
         ReplicateAck = 0x0301, "replicate_ack";
         /// Requests a lease from another instance.
-        LeaseQuery = 0x0304, "lease_ask";
+        LeaseQuery = 0x0304, "lease_query";
         /// Grants the lease.
         LeaseGrant = 0x0305, "lease_grant";
         /// An old primary no longer acts in an older epoch.
@@ -123,13 +123,13 @@ numbered!(
         /// The entry is absent or corrupt here too.
         EntryLost = 0x030A, "entry_lost";
         /// Requests a digest of a hash range of the partition.
-        DigestQuery = 0x030B, "digest_ask";
+        DigestQuery = 0x030B, "digest_query";
         /// The digest.
         DigestReply = 0x030C, "digest_reply";
         /// The digest differs from the primary's.
         DigestDiffers = 0x030D, "digest_differs";
         /// A unit of Redis commands to execute.
-        UnitQuery = 0x030E, "unit_ask";
+        UnitQuery = 0x030E, "unit_query";
         /// The result of a unit.
         UnitReply = 0x030F, "unit_reply";
         /// A message of the transaction protocol.

@@ -1,9 +1,9 @@
 //! Anti-entropy: the members of a group compare their contents, a few records at a time.
 //!
 //! ```text
-//!   primary:  a range, as of the end of its log ──DigestAsk──> members
+//!   primary:  a range, as of the end of its log ──DigestQuery──> members
 //!             once that entry is committed: its own digest
-//!   member:   once exactly that entry is applied: its digest ──DigestTold──> primary
+//!   member:   once exactly that entry is applied: its digest ──DigestReply──> primary
 //!   primary:  a digest other than its own ──DigestDiffers──> member: installs a snapshot, as if damaged
 //! ```
 //!

@@ -398,7 +398,7 @@ fn peers(check: Check<'_>) {
         PeerBody::StateAck { as_of, attempt, parts: 2, cursor: b"next" },
     );
     let (sent_us, map_epoch, timestamp_bound) = (1_234_567, MapEpoch(11), VERSION);
-    peer("lease_ask", "sent at 1.234567 s", PeerBody::LeaseQuery { sent_us, map_epoch, timestamp_bound });
+    peer("lease_query", "sent at 1.234567 s", PeerBody::LeaseQuery { sent_us, map_epoch, timestamp_bound });
     peer(
         "lease_grant",
         "for what was sent at 1.234567 s",
@@ -410,9 +410,9 @@ fn peers(check: Check<'_>) {
     peer("entry_got", "entry (5, 101)", PeerBody::EntryGot(entry));
     peer("entry_lost", "entry (5, 101)", PeerBody::EntryLost(name(5, 101)));
     let range = DigestRange { as_of: name(5, 102), from: b"here", to: b"up to", contents: false };
-    peer("digest_ask", "keys between two cursors as of (5, 102)", PeerBody::DigestQuery(range));
+    peer("digest_query", "keys between two cursors as of (5, 102)", PeerBody::DigestQuery(range));
     let whole = DigestRange { contents: true, ..range };
-    peer("digest_ask_contents", "the same, and what the records hold", PeerBody::DigestQuery(whole));
+    peer("digest_query_contents", "the same, and what the records hold", PeerBody::DigestQuery(whole));
     peer(
         "digest_reply",
         "7 records",
@@ -420,7 +420,7 @@ fn peers(check: Check<'_>) {
     );
     peer("digest_differs", "of the same range", PeerBody::DigestDiffers(range));
     let query = UnitRequest { number: 9, behind: 8, total: 10, at: 4, piece: b"a unit" };
-    peer("unit_ask", "the last 6 bytes of unit 9, behind 8", PeerBody::UnitQuery(query));
+    peer("unit_query", "the last 6 bytes of unit 9, behind 8", PeerBody::UnitQuery(query));
     let report = UnitReport { number: 9, verdict: UnitVerdict::Replied, total: 5, at: 0, piece: b"+OK\r\n" };
     peer("unit_reply", "the reply of unit 9", PeerBody::UnitReply(report));
     let empty = UnitReport { total: 0, piece: b"", ..report };

@@ -107,7 +107,7 @@ fn fields_of_peers(document: &mut Document<'_>) {
     };
     let bytes = body_of(FrameKind::LeaseQuery, PeerBody::LeaseQuery { sent_us, map_epoch, timestamp_bound });
     let words = ["sent, in us by the sender's clock", "epoch of its map", "timestamp bound that it wants"];
-    document.named(TITLE, "lease_ask", &bytes, &lease(words));
+    document.named(TITLE, "lease_query", &bytes, &lease(words));
     let bytes = body_of(FrameKind::LeaseGrant, PeerBody::LeaseGrant { sent_us, map_epoch, timestamp_bound });
     let words = [
         "sent, as in the request",
@@ -149,7 +149,7 @@ fn ranges_of_peers(document: &mut Document<'_>, as_of: EntryName) {
         n4("length of the second cursor", 5),
         open("both cursors", b"hereup to"),
     ];
-    document.named(TITLE, "digest_ask", &bytes, &fields);
+    document.named(TITLE, "digest_query", &bytes, &fields);
     let differs = body_of(FrameKind::DigestDiffers, PeerBody::DigestDiffers(range));
     document.named(TITLE, "digest_differs", &differs, &fields);
     let reply = PeerBody::DigestReply { range, records: NUMBERS[3], digest: NUMBERS[4] };
@@ -208,7 +208,7 @@ fn units(document: &mut Document<'_>) {
         n4("where this piece begins", 0x0403_0201),
         open("the piece", b"piece"),
     ];
-    document.named(TITLE, "unit_ask", &body_of(FrameKind::UnitQuery, PeerBody::UnitQuery(query)), &fields);
+    document.named(TITLE, "unit_query", &body_of(FrameKind::UnitQuery, PeerBody::UnitQuery(query)), &fields);
     let verdicts =
         [(1, 0, UnitVerdict::Replied), (2, 0, UnitVerdict::NotRun), (3, behind, UnitVerdict::Waits(behind))];
     for (verdict_number, until_ms, verdict) in verdicts {
