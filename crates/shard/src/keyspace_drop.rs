@@ -32,9 +32,9 @@ struct NextCheck {
 
 impl DroppingKeyspaces {
     pub(super) fn of(map: &ClusterMap) -> DroppingKeyspaces {
-        let mut closing = DroppingKeyspaces::default();
-        closing.follow(map, &[]);
-        closing
+        let mut dropping = DroppingKeyspaces::default();
+        dropping.follow(map, &[]);
+        dropping
     }
 
     /// The map has changed these keyspaces, so earlier reports about them may not hold any more.

@@ -25,15 +25,15 @@ pub struct DroppingKeyspace {
 impl ControlState {
     /// The keyspaces that are being dropped.
     pub fn dropping_keyspaces(&self) -> impl Iterator<Item = (KeyspaceId, &DroppingKeyspace)> {
-        self.dropping.iter().map(|(id, closing)| (*id, closing))
+        self.dropping.iter().map(|(id, dropping)| (*id, dropping))
     }
 
     /// Partitions of a keyspace that is being dropped whose primary has not reported that it is drained.
     pub fn undrained(&self, id: KeyspaceId) -> Vec<PartitionId> {
-        let (Some(found), Some(closing)) = (self.map().keyspace(id), self.dropping.get(&id)) else {
+        let (Some(found), Some(dropping)) = (self.map().keyspace(id), self.dropping.get(&id)) else {
             return Vec::new();
         };
-        let open = found.groups().filter(|(_, group)| !closing.drained.contains(&group.primary));
+        let open = found.groups().filter(|(_, group)| !dropping.drained.contains(&group.primary));
         open.map(|(partition, _)| partition).collect()
     }
 
@@ -59,8 +59,8 @@ impl ControlState {
     ) -> Result<u64, CommandRefusal> {
         let KeyspaceDrained { keyspace, instance, map } = *drained;
         let found = self.history.map().keyspace(keyspace).ok_or(CommandRefusal::UnknownKeyspace)?;
-        let closing = self.dropping.get_mut(&keyspace);
-        let Some(closing) = closing.filter(|closing| map >= closing.since) else {
+        let dropping = self.dropping.get_mut(&keyspace);
+        let Some(dropping) = dropping.filter(|dropping| map >= dropping.since) else {
             return Err(CommandRefusal::Map(
                 "the keyspace is not being dropped, or its groups have changed since".into(),
             ));
@@ -68,8 +68,8 @@ impl ControlState {
         if !found.groups().any(|(_, group)| group.primary == instance) {
             return Err(CommandRefusal::Map("it is no primary of the keyspace, and is not asked".into()));
         }
-        closing.drained.insert(instance);
-        if found.groups().all(|(_, group)| closing.drained.contains(&group.primary)) {
+        dropping.drained.insert(instance);
+        if found.groups().all(|(_, group)| dropping.drained.contains(&group.primary)) {
             draft.changes.push(MapChange::DropKeyspace(keyspace));
         }
         Ok(u64::from(keyspace.get()))
@@ -85,8 +85,8 @@ impl ControlState {
                 }
                 MapChange::DropKeyspace(id) => drop(self.dropping.remove(id)),
                 MapChange::SetGroup { keyspace, .. } => {
-                    if let Some(closing) = self.dropping.get_mut(keyspace) {
-                        *closing = DroppingKeyspace { since: delta.to, ..DroppingKeyspace::default() };
+                    if let Some(dropping) = self.dropping.get_mut(keyspace) {
+                        *dropping = DroppingKeyspace { since: delta.to, ..DroppingKeyspace::default() };
                     }
                 }
                 _ => {}

@@ -42,7 +42,7 @@ struct SnapshotProto {
     #[prost(message, repeated, tag = "11")]
     placement_overrides: Vec<PlacementOverrideProto>,
     #[prost(message, repeated, tag = "12")]
-    closings: Vec<DroppingProto>,
+    dropping: Vec<DroppingProto>,
     #[prost(message, repeated, tag = "13")]
     places: Vec<AddressProto>,
     #[prost(message, repeated, tag = "14")]
@@ -200,10 +200,10 @@ impl ControlState {
                 to: pin.to.get(),
                 from: pin.from.get(),
             });
-        let closings = self.dropping_keyspaces().map(|(keyspace, closing)| DroppingProto {
+        let dropping = self.dropping_keyspaces().map(|(keyspace, dropping)| DroppingProto {
             keyspace: keyspace.get(),
-            since: closing.since.get(),
-            drained: closing.drained.iter().map(|instance| instance.get()).collect(),
+            since: dropping.since.get(),
+            drained: dropping.drained.iter().map(|instance| instance.get()).collect(),
         });
         let places = self
             .expected_nodes
@@ -232,7 +232,7 @@ impl ControlState {
             next_node: self.next_node,
             next_instance: self.next_instance,
             placement_overrides: placement_overrides.collect(),
-            closings: closings.collect(),
+            dropping: dropping.collect(),
             places: places.collect(),
             losses: losses.collect(),
         }
@@ -274,7 +274,7 @@ impl ControlState {
             managers: command::read_managers(&snapshot.managers).map_err(wrong)?,
             recoveries: snapshot.recoveries.into_iter().map(read_recovery).collect(),
             placement_overrides: snapshot.placement_overrides.iter().map(read_pin).collect(),
-            dropping: snapshot.closings.into_iter().map(read_dropping).collect(),
+            dropping: snapshot.dropping.into_iter().map(read_dropping).collect(),
             losses: Arc::new(snapshot.losses.into_iter().map(read_loss).collect()),
             requests: Requests::restored(snapshot.applied, outcomes),
             next_keyspace: snapshot.next_keyspace,

@@ -299,10 +299,10 @@ fn keyspaces_are_created_altered_and_dropped_by_the_rules() {
         refused(vec![MapChange::BeginDropKeyspace(unknown)]),
         MapError::UnknownKeyspace { keyspace: unknown }
     );
-    let closing = next(&altered, vec![MapChange::BeginDropKeyspace(two)]).unwrap();
-    assert!(closing.keyspace(two).unwrap().is_dropping() && !altered.keyspace(two).unwrap().is_dropping());
-    assert!(closing.keyspace(two).unwrap().is_dropping() && closing.route(two, b"key").is_ok());
-    let dropped = next(&closing, vec![MapChange::DropKeyspace(two)]).unwrap();
+    let dropping = next(&altered, vec![MapChange::BeginDropKeyspace(two)]).unwrap();
+    assert!(dropping.keyspace(two).unwrap().is_dropping() && !altered.keyspace(two).unwrap().is_dropping());
+    assert!(dropping.keyspace(two).unwrap().is_dropping() && dropping.route(two, b"key").is_ok());
+    let dropped = next(&dropping, vec![MapChange::DropKeyspace(two)]).unwrap();
     let error = dropped.route(two, b"key").unwrap_err();
     assert_eq!(error, RouteError { keyspace: two, epoch: dropped.epoch() });
     assert!(error.to_string().contains("fetch a newer map"));

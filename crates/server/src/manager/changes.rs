@@ -36,8 +36,8 @@ pub(super) struct DecidedChange {
 
 /// Keyspaces that are being dropped.
 pub(super) fn draining_keyspaces(map: &ClusterMap) -> Vec<KeyspaceStatus> {
-    let closing = map.keyspaces().filter(|(_, found)| found.is_dropping());
-    closing.map(|(id, found)| status(id, found.config())).collect()
+    let dropping = map.keyspaces().filter(|(_, found)| found.is_dropping());
+    dropping.map(|(id, found)| status(id, found.config())).collect()
 }
 
 type ChangeDecision = Result<DecidedChange, ChangeRefusal>;
@@ -463,24 +463,24 @@ mod tests {
         let (code, reason) = refused(on(&map).drop(&named("papers")));
         assert!(code == REFUSED_UNKNOWN && reason.contains("there is default"), "{reason}");
         let next = after(&map, &on(&map).create(&requested_settings("papers"), KeyspaceId(5), 9).unwrap());
-        let closing = after(&next, &on(&next).drop(&named("papers")).unwrap());
-        assert!(closing.keyspace_named("papers").unwrap().1.is_dropping());
-        assert!(on(&closing).drop(&named("papers")).unwrap().delta.is_none(), "it is being dropped already");
+        let dropping = after(&next, &on(&next).drop(&named("papers")).unwrap());
+        assert!(dropping.keyspace_named("papers").unwrap().1.is_dropping());
+        assert!(on(&dropping).drop(&named("papers")).unwrap().delta.is_none(), "it is being dropped already");
         // A repeated request does not mean another keyspace of the same name.
         for (id, is_meant) in [(5, true), (4, false)] {
-            let again = on(&closing).drop(&KeyspaceDrop { id, ..named("papers") });
+            let again = on(&dropping).drop(&KeyspaceDrop { id, ..named("papers") });
             assert!(again.is_ok() || refused(again).0 == REFUSED_UNKNOWN);
             assert_eq!(on(&next).drop(&KeyspaceDrop { id, ..named("papers") }).is_ok(), is_meant);
         }
         for other in [
-            on(&closing).create(&requested_settings("papers"), KeyspaceId(6), 9),
-            on(&closing).alter(&requested_settings("papers")),
+            on(&dropping).create(&requested_settings("papers"), KeyspaceId(6), 9),
+            on(&dropping).alter(&requested_settings("papers")),
         ] {
             let (code, reason) = refused(other);
             assert!(code == REFUSED_DROPPING && reason.contains("--at-once"), "{reason}");
         }
         let at_once = KeyspaceDrop { name: "papers".into(), at_once: true, ..Default::default() };
-        for map in [next, closing] {
+        for map in [next, dropping] {
             let last = after(&map, &on(&map).drop(&at_once).unwrap());
             assert!(last.keyspace_named("papers").is_none());
         }

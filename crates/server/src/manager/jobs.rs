@@ -127,9 +127,9 @@ impl JobWorker {
     async fn next(&mut self, jobs: &mut mpsc::Receiver<ControlJob>) -> Option<ControlJob> {
         loop {
             self.expire_tokens().await;
-            let closing = changes::draining_keyspaces(self.shared.history.borrow().map());
+            let dropping = changes::draining_keyspaces(self.shared.history.borrow().map());
             let expires = self.shared.history.borrow().map().expiring().next().is_some();
-            if self.standalone.is_none() || (closing.is_empty() && !expires) {
+            if self.standalone.is_none() || (dropping.is_empty() && !expires) {
                 return jobs.recv().await;
             }
             if let Ok(job) = timeout(DROP_AGAIN, jobs.recv()).await {
@@ -138,7 +138,7 @@ impl JobWorker {
             if self.shared.unserved_reason().is_some() {
                 continue;
             }
-            for keyspace in closing {
+            for keyspace in dropping {
                 // A client that requests the drop gets the reason why the keyspace still exists, and a failed change is logged.
                 drop(self.drop_when_drained(None, keyspace, Duration::ZERO).await);
             }

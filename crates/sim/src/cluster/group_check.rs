@@ -143,14 +143,14 @@ impl SimulatedCluster {
             .collect();
         let judged: Vec<((KeyspaceId, PartitionId), GroupVerdict)> =
             groups.into_iter().map(|group| (group, self.check_partition_group(group.0, group.1))).collect();
-        let closing = self.watch.map.keyspaces().filter(|(_, keyspace)| keyspace.is_dropping());
-        let closing: Vec<KeyspaceId> = closing.map(|(id, _)| id).collect();
+        let dropping = self.watch.map.keyspaces().filter(|(_, keyspace)| keyspace.is_dropping());
+        let dropping: Vec<KeyspaceId> = dropping.map(|(id, _)| id).collect();
         let is_missing = judged.iter().any(|(_, judged)| matches!(judged, GroupVerdict::Not(_)));
         let is_following = judged.iter().any(|(_, judged)| matches!(judged, GroupVerdict::Follows(_)));
         let kept = self.retaining_snapshots();
         let left = self.left_of_transactions();
         let looked = GroupsSample {
-            is_missing: is_missing || !kept.is_empty() || !closing.is_empty(),
+            is_missing: is_missing || !kept.is_empty() || !dropping.is_empty(),
             is_following,
             is_left: !left.is_empty(),
         };
@@ -178,7 +178,7 @@ impl SimulatedCluster {
         for left in left.into_iter().filter(|_| self.history.corrupt.is_empty()).collect::<Vec<_>>() {
             self.record_violation("I5", left);
         }
-        for keyspace in closing.into_iter().filter(|_| self.history.corrupt.is_empty()).collect::<Vec<_>>() {
+        for keyspace in dropping.into_iter().filter(|_| self.history.corrupt.is_empty()).collect::<Vec<_>>() {
             let what = format!("{keyspace} is being dropped, though nothing can be under way in it any more");
             self.record_violation("whole", what);
         }
