@@ -126,7 +126,7 @@ fn command_beyond_buffer_limit_has_no_effect() {
 }
 
 /// A command over keys in all partitions.
-fn spanning(name: &str, keys: usize) -> Vec<u8> {
+fn cross_partition(name: &str, keys: usize) -> Vec<u8> {
     let words: Vec<String> =
         std::iter::once(name.to_owned()).chain((0..keys).map(|number| format!("k{number}"))).collect();
     let bulks: String = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len())).collect();
@@ -144,7 +144,7 @@ fn array_over_several_partitions_is_sent_in_pieces_as_client_reads() {
     }
     let expected = format!("*{KEYS}\r\n{}+PONG\r\n", format!("$8192\r\n{value}\r\n").repeat(KEYS));
     client.world.remote.insert(0);
-    client.bytes(&spanning("MGET", KEYS));
+    client.bytes(&cross_partition("MGET", KEYS));
     assert_eq!(client.send("PING"), "");
     let part_bytes = SPANNING_PART_KEYS_MAX * ((8 << 10) + 10);
     let (mut all, mut parts) = (String::new(), 0);
@@ -182,23 +182,23 @@ fn command_over_several_partitions_gets_one_reply_or_names_its_limit() {
         if is_remote {
             client.world.remote.insert(0);
         }
-        client.bytes(&spanning("MGET", KEYS));
+        client.bytes(&cross_partition("MGET", KEYS));
         assert!(client.replies() + &client.deliver_all() == all);
-        client.bytes(&spanning("EXISTS", KEYS + 5));
+        client.bytes(&cross_partition("EXISTS", KEYS + 5));
         assert_eq!(client.replies() + &client.deliver_all(), format!(":{KEYS}\r\n"));
     }
-    client.bytes(&spanning("MSET", 2 * (SET_KEYS_MAX + 1)));
+    client.bytes(&cross_partition("MSET", 2 * (SET_KEYS_MAX + 1)));
     let refused = client.replies();
     assert!(
         refused.starts_with("-ERR MSET of 16385 keys in several partitions, 16384 are allowed"),
         "{refused}"
     );
-    client.bytes(&spanning("DEL", KEYS));
+    client.bytes(&cross_partition("DEL", KEYS));
     assert_eq!(client.deliver_all(), format!(":{KEYS}\r\n"));
 }
 
 /// A client of a world in which other threads execute what is over several partitions. Every 100th of its keys exists.
-fn spanning_client(keys: usize) -> ModelClient {
+fn cross_partition_client(keys: usize) -> ModelClient {
     let mut client = ModelClient::new();
     client.world.serves_cross_partition = true;
     for number in (0..keys).step_by(100) {
@@ -218,7 +218,7 @@ fn deliver_round(client: &mut ModelClient) {
 #[test]
 fn parts_over_several_partitions_are_under_way_together() {
     const KEYS: usize = 40_000;
-    let mut client = spanning_client(KEYS);
+    let mut client = cross_partition_client(KEYS);
     let values = |number: usize| if number.is_multiple_of(100) { "$1\r\nv\r\n" } else { "$-1\r\n" };
     let all = format!("*{KEYS}\r\n{}", (0..KEYS).map(values).collect::<String>());
     for (name, part_keys, expected) in [
@@ -228,7 +228,7 @@ fn parts_over_several_partitions_are_under_way_together() {
         ("DEL", PART_KEYS_MAX, ":400\r\n"),
         ("UNLINK", PART_KEYS_MAX, ":0\r\n"),
     ] {
-        client.bytes(&spanning(name, KEYS));
+        client.bytes(&cross_partition(name, KEYS));
         let mut rounds = 0;
         while client.world.promised() > 0 {
             assert!(client.world.promised() <= SPANNING_PARTS_WINDOW, "{name}");
@@ -246,8 +246,8 @@ fn parts_over_several_partitions_are_under_way_together() {
 #[test]
 fn failed_part_among_others_reports_completed_keys_once_all_have_ended() {
     const KEYS: usize = 3 * PART_KEYS_MAX;
-    let mut client = spanning_client(KEYS);
-    client.bytes(&spanning("DEL", KEYS));
+    let mut client = cross_partition_client(KEYS);
+    client.bytes(&cross_partition("DEL", KEYS));
     assert_eq!(client.world.promised(), 3);
     client.world.deliver(2, &mut client.connection, &mut client.out);
     client.world.absent.dropped.insert(KeyspaceId(1));
@@ -261,14 +261,14 @@ fn failed_part_among_others_reports_completed_keys_once_all_have_ended() {
     assert!(reply.starts_with(text), "{reply}");
     client.bytes(b"");
     client.replies();
-    client.bytes(&spanning("EXISTS", KEYS));
+    client.bytes(&cross_partition("EXISTS", KEYS));
     assert_eq!(client.deliver_all(), ":21\r\n");
 }
 
 #[test]
 fn time_out_is_for_all_parts_together_and_its_error_says_what_was_done() {
     const DONE: usize = SPANNING_PARTS_WINDOW * PART_KEYS_MAX;
-    let mut client = spanning_client(DONE + 1);
+    let mut client = cross_partition_client(DONE + 1);
     for (name, begin) in [
         ("EXISTS", "-ERR EXISTS has read 8192 of its 8193 keys, and its time is over: "),
         (
@@ -276,7 +276,7 @@ fn time_out_is_for_all_parts_together_and_its_error_says_what_was_done() {
             "-ERR DEL is done for the first 8192 of its 8193 keys, and not for all others, of which 82 were removed: repeat it",
         ),
     ] {
-        client.bytes(&spanning(name, DONE + 1));
+        client.bytes(&cross_partition(name, DONE + 1));
         client.world.now_ms += TIME_OUT_MS;
         deliver_round(&mut client);
         assert_eq!(client.world.promised(), 0, "{name}: no part begins after the time-out");

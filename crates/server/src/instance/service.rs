@@ -320,7 +320,7 @@ impl<D: Disk> Service for InstanceService<D> {
             InstanceNotice::CrossPartitionRunner(cross_partition) => {
                 self.gateway.set_cross_partition(cross_partition)
             }
-            InstanceNotice::Spanned { connection, ticket, reply } => {
+            InstanceNotice::CrossPartitionReply { connection, ticket, reply } => {
                 self.with_gateway(now, replies, |gateway, at| {
                     gateway.cross_partition_reply((connection, ticket), &reply, at)
                 });

@@ -52,8 +52,8 @@ impl ReplyAddress {
     /// a little later.
     pub fn send(self, reply: Vec<u8>) -> Result<(), (ReplyAddress, Vec<u8>)> {
         let ReplyAddress { mailbox, connection, ticket } = self;
-        match mailbox.leave(InstanceNotice::Spanned { connection, ticket, reply }) {
-            Err(NoticeError::Full(InstanceNotice::Spanned { reply, .. })) => {
+        match mailbox.leave(InstanceNotice::CrossPartitionReply { connection, ticket, reply }) {
+            Err(NoticeError::Full(InstanceNotice::CrossPartitionReply { reply, .. })) => {
                 Err((ReplyAddress { mailbox, connection, ticket }, reply))
             }
             // An instance that has ended has answered its clients.

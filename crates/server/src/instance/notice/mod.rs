@@ -59,7 +59,7 @@ pub(crate) enum InstanceNotice {
     /// Units of Redis clients may have keys in several partitions: this executes them.
     CrossPartitionRunner(Arc<dyn CrossPartitionRunner>),
     /// The reply to such a unit.
-    Spanned {
+    CrossPartitionReply {
         /// The client's connection.
         connection: ConnectionId,
         /// The client's unit.

@@ -264,7 +264,7 @@ impl RedisRun<'_> {
         let keyspace = *self.world.redis.random.pick(&keyspaces);
         let keyspace = self.world.redis.clients[client].last.first().map_or(keyspace, |last| last.0);
         if let Some(found) = self.world.watch.map.keyspace(keyspace) {
-            let is_apart = self.world.redis.behaviour.spans_partitions;
+            let is_apart = self.world.redis.behaviour.is_cross_partition;
             let names = &mut self.world.redis.names;
             names.entry(keyspace).or_insert_with(|| key_names(found.config(), is_apart));
         }
@@ -382,7 +382,7 @@ impl RedisRun<'_> {
     fn draw_command(&mut self, keyspace: KeyspaceId) -> (usize, RedisCommand) {
         let known = self.world.redis.texts.get(&(keyspace, 0)).copied();
         let random = &mut self.world.redis.random;
-        let spans = self.world.redis.behaviour.spans_partitions;
+        let spans = self.world.redis.behaviour.is_cross_partition;
         // Every other moment all clients use the keys that are in several partitions, so that they conflict.
         let is_rush = (self.world.event_queue.now().0 / RUSH_US).is_multiple_of(2);
         let group = match spans && random.chance(if is_rush { 6 } else { 1 }, 8) {

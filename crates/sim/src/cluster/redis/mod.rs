@@ -97,7 +97,7 @@ struct ClientBehaviour {
     /// They rest between `WATCH` and `MULTI`, so that others can change what is watched.
     rests_after_watch: bool,
     /// They send commands with keys in several partitions.
-    spans_partitions: bool,
+    is_cross_partition: bool,
     /// They have long replies, which are sent in pages.
     has_long_replies: bool,
     /// They send commands to a node just before it accepts no more.
@@ -110,7 +110,7 @@ impl ClientBehaviour {
         ClientBehaviour {
             rests_after_watch: random.chance(1, 2),
             asks_leaving_nodes: random.chance(1, 2),
-            spans_partitions: random.chance(1, 2),
+            is_cross_partition: random.chance(1, 2),
             has_long_replies: random.chance(1, 2),
         }
     }
@@ -191,7 +191,7 @@ impl RedisWorld {
         }
         let time_out_ms = *self.random.pick(&[700, 1_500, 4_000]);
         let random = self.random.fork(self.random.clone().next_u64());
-        let settings = (time_out_ms, self.behaviour.spans_partitions);
+        let settings = (time_out_ms, self.behaviour.is_cross_partition);
         Some(Box::new(RedisSide::new((place, siblings), settings, random)))
     }
 

@@ -66,7 +66,7 @@ struct ConnectionEnds {
     answers: Vec<(u64, UnitAnswer)>,
     has_more: bool,
     /// Commands may have keys in several partitions.
-    spans_partitions: bool,
+    is_cross_partition: bool,
     leave: LeaveProgress,
 }
 
@@ -122,7 +122,7 @@ struct SimulatedContext<'c, 's> {
 impl RedisSide {
     pub(in crate::cluster) fn new(
         (place, siblings): (usize, Vec<InstanceId>),
-        (time_out_ms, spans_partitions): (u64, bool),
+        (time_out_ms, is_cross_partition): (u64, bool),
         random: Random,
     ) -> RedisSide {
         let ends = ConnectionEnds {
@@ -137,7 +137,7 @@ impl RedisSide {
             inbox: VecDeque::new(),
             answers: Vec::new(),
             has_more: false,
-            spans_partitions,
+            is_cross_partition,
             leave: LeaveProgress::default(),
         };
         RedisSide { clients: Clients::new(place, Duration::from_millis(time_out_ms)), ends }

@@ -181,7 +181,7 @@ impl RelayContext for SimulatedContext<'_, '_> {
     }
 
     fn cross_partition(&self) -> CrossPartition {
-        if self.ends.spans_partitions { CrossPartition::Yes } else { CrossPartition::No }
+        if self.ends.is_cross_partition { CrossPartition::Yes } else { CrossPartition::No }
     }
 
     fn run_across(&mut self, keyspace: &str, unit: Vec<u8>, requester: (ConnectionId, Ticket)) -> bool {
