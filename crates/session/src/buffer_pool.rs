@@ -52,36 +52,36 @@ mod tests {
 
     #[test]
     fn buffer_is_reused_once_unreferenced() {
-        let mut handed_out = FramePool::default();
+        let mut pool = FramePool::default();
         let frame = BytesMut::zeroed(REUSED_BYTES_MIN + 10).freeze();
         let (at, part) = (frame.as_ptr(), frame.slice(5..9));
-        handed_out.add(frame);
+        pool.add(frame);
         let begun = || BytesMut::from(&b"begun"[..]);
-        let room = |handed_out: &mut FramePool, needed| {
+        let room = |pool: &mut FramePool, needed| {
             let mut input = begun();
-            handed_out.make_room(needed, &mut input);
+            pool.make_room(needed, &mut input);
             assert_eq!(input, begun());
             (input.as_ptr() == at).then_some(input)
         };
-        assert!(room(&mut handed_out, REUSED_BYTES_MIN).is_none(), "a part of it is in use");
+        assert!(room(&mut pool, REUSED_BYTES_MIN).is_none(), "a part of it is in use");
         drop(part);
-        assert!(room(&mut handed_out, REUSED_BYTES_MIN + 11).is_none(), "it is too short");
-        assert!(room(&mut handed_out, REUSED_BYTES_MIN / 2 + 1).is_none(), "it is much too long");
-        let again = room(&mut handed_out, REUSED_BYTES_MIN).expect("it is free");
+        assert!(room(&mut pool, REUSED_BYTES_MIN + 11).is_none(), "it is too short");
+        assert!(room(&mut pool, REUSED_BYTES_MIN / 2 + 1).is_none(), "it is much too long");
+        let again = room(&mut pool, REUSED_BYTES_MIN).expect("it is free");
         assert!(again.capacity() >= REUSED_BYTES_MIN);
-        assert_eq!((handed_out.frames.len(), handed_out.bytes), (0, 0));
+        assert_eq!((pool.frames.len(), pool.bytes), (0, 0));
     }
 
     #[test]
     fn buffer_pool_keeps_limited_bytes_for_reuse() {
-        let mut handed_out = FramePool::default();
+        let mut pool = FramePool::default();
         for length in [REUSED_BYTES_MIN - 1, REUSED_BYTES_MAX + 1] {
-            handed_out.add(BytesMut::zeroed(length).freeze());
-            assert_eq!(handed_out.bytes, 0);
+            pool.add(BytesMut::zeroed(length).freeze());
+            assert_eq!(pool.bytes, 0);
         }
         for _ in 0..100 {
-            handed_out.add(BytesMut::zeroed(REUSED_BYTES_MAX / 4 - 1).freeze());
+            pool.add(BytesMut::zeroed(REUSED_BYTES_MAX / 4 - 1).freeze());
         }
-        assert_eq!((handed_out.frames.len(), handed_out.bytes), (4, 4 * (REUSED_BYTES_MAX / 4 - 1)));
+        assert_eq!((pool.frames.len(), pool.bytes), (4, 4 * (REUSED_BYTES_MAX / 4 - 1)));
     }
 }
