@@ -343,7 +343,7 @@ impl ClientQueues {
         self.deadlines.insert((queued.deadline_ms, number));
         self.units.insert(number, QueuedUnit { is_sent: false, is_waiting: false, ..queued });
         let queue = self.by.entry(queue_id).or_default();
-        // Sent units of this queue come after it, so they count as turned back.
+        // Sent units of this queue come after it, so they count as refused for retry.
         queue.is_sent_back = true;
         queue.order.push_front(number);
         // Replaces an earlier due time: nothing behind this unit can run before it.

@@ -33,7 +33,7 @@ pub(crate) const RETRY_MS: u64 = 10;
 pub(crate) const RELAYED_BYTES_MAX: usize = 256 << 20;
 
 /// Bytes that wait to be sent on one connection between instances. Beyond it units wait, and units
-/// of other instances are turned back.
+/// of other instances are refused for retry.
 pub(crate) const WIRE_BYTES_MAX: usize = 64 << 20;
 
 /// Longest piece of a unit or reply: half a millisecond of a slow network, which delays a lease.
@@ -47,8 +47,8 @@ pub const WIRE_UNSENT_BYTES_MAX: usize = 512 << 10;
 /// keys.
 pub(crate) const UNIT_BYTES_MAX: usize = 128 << 20;
 
-/// Turned-back units that are remembered per sender. Units that follow a forgotten one are turned
-/// back too, which costs a retry.
+/// Units refused for retry that are remembered per sender. Units that follow a forgotten one are
+/// refused too, which costs a retry.
 pub(crate) const SENT_BACK_MAX: usize = 1 << 14;
 
 /// Steps of commands over all partitions in one turn of the loop: each reads a thousand keys, in
