@@ -86,7 +86,7 @@ pub trait Records {
     /// Sets the record to these bytes, whatever it was.
     fn put(&mut self, key: &[u8], contents: &[u8], deadline: Deadline) -> Result<(), Failure<'static>>;
 
-    /// Appends to a bytes record; creates one without a deadline if there is none.
+    /// Adds bytes to the end of a bytes record; creates one without a deadline if there is none.
     fn extend(&mut self, key: &[u8], bytes: &[u8]) -> Result<(), Failure<'static>>;
 
     /// Appends values to a list; creates one without a deadline if there is none. At least one
