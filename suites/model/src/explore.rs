@@ -156,7 +156,7 @@ impl stateright::Model for Model {
                 steps.extend((0..=member.log.last()).map(|kept| ReplicationStep::Restart(me, Some(kept))));
             }
             for holder in 0..MEMBERS {
-                if !self.follows(ReplicationRule::GrantsCountFromAsking) && holder != me {
+                if !self.follows(ReplicationRule::GrantsCountFromRequest) && holder != me {
                     let epochs = self.late_grants(world, me);
                     steps.extend(epochs.map(|epoch| ReplicationStep::LateGrant(me, epoch, holder)));
                 }

@@ -27,8 +27,8 @@ pub enum ReplicationRule {
     AnswersWait,
     /// A primary answers only with the grants of all members that it needs.
     LeaseBeforeAnswers,
-    /// Grants count from when they were asked for.
-    GrantsCountFromAsking,
+    /// Grants count from the time of their request.
+    GrantsCountFromRequest,
     /// A grant under a newer map is unusable until that is applied.
     NewerGrantsWait,
     /// A promoted replica waits out what it granted under older maps.

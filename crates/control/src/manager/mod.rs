@@ -153,8 +153,8 @@ pub struct ManagerSettings {
     pub log_entries_max: usize,
     /// Settings for what the leader does without a request.
     pub leader: LeadSettings,
-    /// Whether the leader acts without a request. Tests of agreement alone turn it off and decide manually.
-    pub acts_unasked: bool,
+    /// Whether the leader proposes commands without a request. Tests of agreement alone turn it off and decide manually.
+    pub proposes_on_its_own: bool,
 }
 
 impl ManagerSettings {
@@ -164,7 +164,7 @@ impl ManagerSettings {
             seed,
             log_entries_max: LOG_ENTRIES_MAX,
             leader: LeadSettings::default(),
-            acts_unasked: true,
+            proposes_on_its_own: true,
         }
     }
 }
@@ -450,7 +450,7 @@ impl RaftManager {
 
     /// Proposes the commands of the leader's own plans.
     fn decide(&mut self, now: Time) {
-        if !self.settings.acts_unasked || !self.consensus.is_ready_leader() {
+        if !self.settings.proposes_on_its_own || !self.consensus.is_ready_leader() {
             return;
         }
         let mut commands = self.leader.commands(now, &self.state, self.settings.leader);
@@ -467,7 +467,7 @@ impl RaftManager {
     /// Expires the tokens whose time is over by this clock. A second proposal before the first is decided is
     /// refused.
     fn expire(&mut self, now: Time, unix_ms: u64) {
-        if self.settings.acts_unasked && self.consensus.is_ready_leader() {
+        if self.settings.proposes_on_its_own && self.consensus.is_ready_leader() {
             self.propose(now, self.state.expiries(unix_ms));
         }
     }

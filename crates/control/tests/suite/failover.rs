@@ -449,7 +449,7 @@ fn leader_death_during_a_batch_keeps_it_atomic() {
 fn log_with_a_batch_is_reopened() {
     let member = ManagerInfo { id: ManagerId(1), addr: address(0, 0) };
     let mut log = RaftManager::bootstrap(member.id, std::slice::from_ref(&member));
-    let settings = ManagerSettings { acts_unasked: false, ..ManagerSettings::new(3) };
+    let settings = ManagerSettings { proposes_on_its_own: false, ..ManagerSettings::new(3) };
     let (mut manager, _) = RaftManager::open(Time(0), &log, settings).expect("opens");
     let mut now = Time(1_000_000);
     let mut give = |event: Option<ManagerEvent<'_>>| {

@@ -57,7 +57,7 @@ fn of_logs() {
 #[test]
 fn of_grants() {
     breaks(ReplicationRule::LeaseBeforeAnswers, TWO, three());
-    breaks(ReplicationRule::GrantsCountFromAsking, TWO, three());
+    breaks(ReplicationRule::GrantsCountFromRequest, TWO, three());
     breaks(ReplicationRule::NewerGrantsWait, TWO, three());
     breaks(ReplicationRule::GrantsWaitedOut, TWO, three());
     breaks(ReplicationRule::YieldNamesEpoch, TWO, Bounds { writes: 0, ..four() }.without_proposals());

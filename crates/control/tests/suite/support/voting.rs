@@ -15,7 +15,7 @@ pub(crate) struct VotingMember {
 }
 
 fn settings(seed: u64) -> ManagerSettings {
-    ManagerSettings { acts_unasked: false, ..ManagerSettings::new(seed) }
+    ManagerSettings { proposes_on_its_own: false, ..ManagerSettings::new(seed) }
 }
 
 impl VotingMember {

@@ -265,7 +265,7 @@ impl ManagerWorld {
         let (mut manager, good) = match RaftManager::open(
             Time(0),
             &log,
-            ManagerSettings { log_entries_max, acts_unasked: false, ..ManagerSettings::new(seed) },
+            ManagerSettings { log_entries_max, proposes_on_its_own: false, ..ManagerSettings::new(seed) },
         ) {
             Ok(opened) => opened,
             Err(error) => {

@@ -58,7 +58,7 @@ impl<S: Store + 'static> S3Gateway<S> {
             .max_buf_size(64 << 10)
             .serve_connection(TokioIo::new(stream), service);
         tokio::pin!(served);
-        let asks_late = async {
+        let requests_late = async {
             tokio::time::sleep(first_head).await;
             if place.state.has_sent_a_request.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
@@ -71,7 +71,7 @@ impl<S: Store + 'static> S3Gateway<S> {
                 served.await
             }
             () = place.state.end.notified() => return,
-            () = asks_late => return,
+            () = requests_late => return,
         };
         if let Err(error) = served {
             tracing::debug!(%error, "S3 connection ended");
