@@ -271,7 +271,7 @@ class ZerohopFileSystem(MovingFileSystem):
                     raise
                 # The file was rewritten in between: reads its present contents.
                 before = entry
-        raise FileNotFoundError(f"{path}: it is written again again and again, each time before it could be read")
+        raise FileNotFoundError(f"{path}: it is rewritten again and again, each time before it could be read")
 
     def cat(self, path: Any, recursive: bool = False, on_error: str = "raise", **kwargs: Any) -> Any:
         """The contents of files, as for any file system. Paths may be patterns, except keys of a mapping: `cat_file`
