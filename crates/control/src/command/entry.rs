@@ -129,7 +129,7 @@ mod tests {
         let batch = Entry::Batch(vec![regroup(1), regroup(2)]).encode();
         let nested = proto::RequestProto { batch: vec![batch.clone()], ..proto::RequestProto::default() };
         assert!(why(&nested.encode_to_vec()).contains("where one is expected"));
-        assert!(CommandRequest::decode(&batch).is_err(), "an requester names one request");
+        assert!(CommandRequest::decode(&batch).is_err(), "a requester names one request");
         let both = [regroup(1).encode(), batch].concat();
         assert!(why(&both).contains("both a request and a batch"));
         let many = Entry::Batch((0..=BATCH_REQUESTS_MAX as u64).map(regroup).collect());
