@@ -52,9 +52,9 @@ async fn write(keyspace: &Keyspace, name: &str, bytes: &[u8]) -> Result<(), Stri
     let blob = keyspace.blob(name.to_owned());
     let written = async {
         blob.create(&[]).await?;
-        let mut fill = blob.staged_extension().await?;
-        fill.push(bytes).await?;
-        fill.publish().await
+        let mut extension = blob.staged_extension().await?;
+        extension.push(bytes).await?;
+        extension.publish().await
     };
     written.await.map(drop).map_err(|error| error.to_string())
 }

@@ -153,10 +153,10 @@ impl FileLoader {
         // Removes what an earlier attempt may have left.
         blob.delete().await?;
         blob.create(b"").await?;
-        let mut filled = blob.staged_extension().await?;
+        let mut extension = blob.staged_extension().await?;
         let mut checksum = Xxh3::new();
         while !bytes.is_empty() {
-            filled.push(&bytes).await?;
+            extension.push(&bytes).await?;
             checksum.update(&bytes);
             let read = move || {
                 fill_buffer(&mut file, &mut bytes, READ_BYTES)?;
@@ -165,7 +165,7 @@ impl FileLoader {
             let Ok((same_file, next)) = finish(spawn_blocking(read).await) else { return Ok(None) };
             (file, bytes) = (same_file, next);
         }
-        let bytes = filled.publish().await?;
+        let bytes = extension.publish().await?;
         Ok(Some(FileHeader { bytes, checksum: checksum.digest(), is_blob: true }))
     }
 

@@ -169,25 +169,25 @@ async fn readers_do_not_disturb_staged_extensions() {
     let blob = keyspace.blob("b");
     blob.create_with(12, b"").await.unwrap();
     blob.write_at(0, b"begin").await.unwrap();
-    let fill = async || {
-        let mut fill = blob.staged_extension().await.unwrap();
-        fill.push(&vec![9; 3 * CHUNK as usize]).await.unwrap();
-        fill
+    let stage = async || {
+        let mut extension = blob.staged_extension().await.unwrap();
+        extension.push(&vec![9; 3 * CHUNK as usize]).await.unwrap();
+        extension
     };
-    let filling = fill().await;
+    let extension = stage().await;
     let read = client.transaction(|tx| async move {
         tx.insert(keyspace, "k", "v")?;
         let blob = tx.blob(keyspace, "b");
         Ok((blob.stat().await?.map(|info| info.size), blob.read(0, 100).await?))
     });
     assert_eq!(read.await.unwrap(), (Some(5), "begin".into()));
-    filling.publish().await.unwrap();
+    extension.publish().await.unwrap();
     assert_eq!(blob.stat().await.unwrap().unwrap().size, 5 + 3 * CHUNK);
     // A concurrent write takes precedence over a staged extension.
-    let filling = fill().await;
+    let extension = stage().await;
     let written = client.transaction(|tx| async move { tx.blob(keyspace, "b").extend("end").await });
     assert_eq!(written.await.unwrap(), 5 + 3 * CHUNK);
-    assert!(filling.publish().await.is_err());
+    assert!(extension.publish().await.is_err());
     assert_eq!(blob.stat().await.unwrap().unwrap().size, 8 + 3 * CHUNK);
 }
 

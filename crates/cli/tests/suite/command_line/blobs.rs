@@ -321,21 +321,21 @@ fn staged_extension_becomes_visible_atomically() {
         writer.create_with(12, b"").await.unwrap();
         writer.extend(b"begin ").await.unwrap();
         let contents = pattern(50_000);
-        let mut fill = writer.staged_extension().await.unwrap();
+        let mut extension = writer.staged_extension().await.unwrap();
         for piece in contents.chunks(3_333) {
-            fill.push(piece).await.unwrap();
+            extension.push(piece).await.unwrap();
             assert_eq!(other.stat().await.unwrap().unwrap().size, 6, "nothing is seen yet");
         }
-        assert_eq!(fill.publish().await.unwrap(), 50_006);
+        assert_eq!(extension.publish().await.unwrap(), 50_006);
         let all = other.read_at(0, u64::MAX).await.unwrap().read_to_end().await.unwrap();
         assert!(all[..6] == *b"begin " && all[6..] == contents);
 
         // A concurrent write: staged bytes never become visible, and zeros are in their place.
-        let mut fill = writer.staged_extension().await.unwrap();
-        fill.push(&[9; 20_000]).await.unwrap();
+        let mut extension = writer.staged_extension().await.unwrap();
+        extension.push(&[9; 20_000]).await.unwrap();
         assert_eq!(other.extend(b"faster").await.unwrap(), 50_006);
-        let beaten = match fill.push(&[9; 20_000]).await {
-            Ok(()) => fill.publish().await.unwrap_err(),
+        let beaten = match extension.push(&[9; 20_000]).await {
+            Ok(()) => extension.publish().await.unwrap_err(),
             Err(error) => error,
         };
         assert!(matches!(beaten, Error::Blob { why: BlobError::Contended, .. }), "{beaten}");
@@ -344,9 +344,9 @@ fn staged_extension_becomes_visible_atomically() {
         assert!(all.len() == 49_994 && all[..6] == *b"faster" && all[6..].iter().all(|byte| *byte == 0));
 
         // A staged extension that is never published: the next writer removes it.
-        let mut fill = writer.staged_extension().await.unwrap();
-        fill.push(&[7; 10_000]).await.unwrap();
-        drop(fill);
+        let mut extension = writer.staged_extension().await.unwrap();
+        extension.push(&[7; 10_000]).await.unwrap();
+        drop(extension);
         assert_eq!(other.extend(b"!").await.unwrap(), 100_000);
         assert!(other.delete().await.unwrap());
         assert!(writer.stat().await.unwrap().is_none());

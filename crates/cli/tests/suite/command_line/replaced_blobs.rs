@@ -390,9 +390,9 @@ fn replaced_contents_are_changed_cut_extended_and_copied_as_any() {
         model.extend(repeated_byte(2, 10_000));
         blob.write_at(4090, &repeated_byte(3, 5000)).await.unwrap();
         model[4090..9090].fill(3);
-        let mut fill = blob.staged_extension().await.unwrap();
-        fill.push(&repeated_byte(4, 20_000)).await.unwrap();
-        fill.publish_with(b"filled").await.unwrap();
+        let mut extension = blob.staged_extension().await.unwrap();
+        extension.push(&repeated_byte(4, 20_000)).await.unwrap();
+        extension.publish_with(b"filled").await.unwrap();
         model.extend(repeated_byte(4, 20_000));
         blob.truncate(25_000).await.unwrap();
         model.truncate(25_000);

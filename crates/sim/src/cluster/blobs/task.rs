@@ -411,18 +411,18 @@ impl<R: Fn(BlobReport)> BlobTask<'_, R> {
             .call((Vec::new(), None), self.blob.staged_extension(), |_| done("blobs: fillings begun"))
             .await;
         let is_there = !is_absent(&begun);
-        let Ok(mut fill) = begun else { return is_there };
+        let Ok(mut extension) = begun else { return is_there };
         let Some((_, change)) = self.seen() else { return is_there };
         let limit = size_after(RECORDS_MAX);
-        if fill.position() + tokens.len() as u64 * RECORD_BYTES > limit
-            || fill.push(&staged_bytes(tokens)).await.is_err()
+        if extension.position() + tokens.len() as u64 * RECORD_BYTES > limit
+            || extension.push(&staged_bytes(tokens)).await.is_err()
         {
             // The next writer removes what was staged.
             return true;
         }
         let append = |value: &u64| CheckedAction::Append { key: tail_id(change), value: *value };
         let actions = tokens.iter().map(append).collect();
-        drop(self.call((actions, None), fill.publish(), |_| done("blobs: fillings published")).await);
+        drop(self.call((actions, None), extension.publish(), |_| done("blobs: fillings published")).await);
         true
     }
 

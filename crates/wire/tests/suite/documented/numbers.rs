@@ -193,7 +193,7 @@ fn fields(change: &BlobChange<'_>) -> Vec<Field> {
         | BlobChange::Truncate { size, .. }
         | BlobChange::Publish { size, .. } => behind(vec![n8("size", *size), open("none", b"")]),
         BlobChange::StageExtension { until, .. } => {
-            behind(vec![n8("where the chunks end that may be filled", *until), open("none", b"")])
+            behind(vec![n8("the end of the chunks that may be written", *until), open("none", b"")])
         }
         BlobChange::Describe { .. } => behind(vec![zero(8), open("attributes", b"attributes")]),
         BlobChange::Settle { .. } | BlobChange::DropChunk { .. } => behind(vec![zero(8), open("none", b"")]),

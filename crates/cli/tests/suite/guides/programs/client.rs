@@ -138,11 +138,11 @@ crate::guides::programs::programs! {
         async fn example(keyspace: &Keyspace, source: &[&[u8]]) -> Result<(), zerohop_client::Error> {
         let film = keyspace.blob("films/2");
         film.create(b"").await?;
-        let mut fill = film.staged_extension().await?;
+        let mut extension = film.staged_extension().await?;
         for piece in source {
-            fill.push(piece).await?;                             // no reader sees it yet
+            extension.push(piece).await?;                        // no reader sees it yet
         }
-        fill.publish().await?;                                   // and now all of it
+        extension.publish().await?;                              // and now all of it
 
         let (header, version) = film.read_with_version(0, 64).await?;
         film.write_at_if(&version, 0, &header).await?;           // `is_conflict` if another has written there meanwhile
