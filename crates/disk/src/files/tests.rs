@@ -128,7 +128,7 @@ fn more_files_than_descriptors_can_be_open_written_synced_and_read() {
 }
 
 #[test]
-fn disk_drop_waits_for_begun_syncs_and_unlocks_folder() {
+fn disk_drop_waits_for_background_syncs_and_unlocks_folder() {
     let (root, mut disk) = disk();
     let file = create(&mut disk, "f");
     for _ in 0..50 {
@@ -155,7 +155,7 @@ fn more_syncs_than_the_threads_take_wait_for_earlier_ones() {
 }
 
 #[test]
-fn a_failed_begun_sync_fails_every_later_sync_of_the_file() {
+fn a_failed_background_sync_fails_every_later_sync_of_the_file() {
     let (_root, mut disk) = disk();
     let file = create(&mut disk, "f");
     let ticket = disk.sync_begin(file).unwrap();

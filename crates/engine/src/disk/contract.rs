@@ -496,7 +496,7 @@ impl<D: Disk> ModelRun<'_, D> {
 
 fn wait_for(disk: &mut impl Disk, ticket: SyncTicket) {
     let done = (0..POLLS_MAX).any(|_| good(disk.sync_done(ticket)));
-    assert!(done, "a begun sync is done some time");
+    assert!(done, "a background sync is done some time");
 }
 
 fn contents(disk: &mut impl Disk, file: FileId) -> Vec<u8> {

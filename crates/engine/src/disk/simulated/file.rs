@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn begun_sync_covers_only_earlier_writes() {
+    fn background_sync_covers_only_earlier_writes() {
         let mut later_lost = false;
         for seed in 0..100 {
             let mut file = synced(100);
