@@ -13,7 +13,7 @@
 //! | 18 cleaned up | 18 (1), splits (1): no record of another partition is here, as of so many splits of the keyspace |
 //! | 19 transaction | 19 (1), lowest unanswered sequence of the session whose outcome it is, else 0 (8), an entry of `zerohop_transaction` |
 //! | 20 snapshot | 20 (1), then 1 (1), id (16), lease in ms (4), when it goes in any case in ms since 1970 (8): kept from the entry's timestamp on; or 2 (1), the ids (16 each) of those that are kept no more |
-//! | 17 filler | 17 (1): stands where the sender of a whole state had no entry any more; the state is not in the log |
+//! | 17 filler | 17 (1): stands where the sender of a snapshot install had no entry any more; the state is not in the log |
 //!
 //! | bytes of a note | field |
 //! | ---: | --- |

@@ -159,7 +159,7 @@ impl Model {
         Some(())
     }
 
-    /// A replica without a whole state is sent one, as of a commit index of the primary.
+    /// A replica without its state gets a snapshot install, as of a commit index of the primary.
     pub(crate) fn take_state(&self, world: &mut ReplicaWorld, me: usize, commit: u8) -> Option<()> {
         let epoch = world.members[me].known;
         let sent = world.sent[usize::from(epoch)];

@@ -14,7 +14,7 @@ pub enum ReplicationStep {
     Entry(usize, u8, u8),
     /// A member hears of the commit index.
     ReceiveCommit(usize),
-    /// A member takes a whole state as of a commit index.
+    /// A member installs a snapshot as of a commit index.
     State(usize, u8),
     /// A member's flush ends.
     Flush(usize),

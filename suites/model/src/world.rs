@@ -109,7 +109,7 @@ pub struct Member {
     pub applied: u8,
     /// Its log is the primary's up to here, in this epoch.
     pub matched: u8,
-    /// It must take a whole state.
+    /// It must install a snapshot.
     pub needs_state: bool,
     /// Its log may lack what earlier starts acknowledged under `sync`.
     pub is_damaged: bool,
