@@ -274,7 +274,7 @@ mod tests {
         let (coordinator, bytes) = plan.encoded().unwrap();
         let parts = decode_parts(&bytes).unwrap();
         let keyspaces: Vec<u32> = parts.iter().map(|part| part.routing_key.keyspace.0).collect();
-        assert_eq!(keyspaces, [2, 2, 2, 2, 3, 3, 3, 3, 1, 1, 1, 1], "the most durable decide");
+        assert_eq!(keyspaces, [2, 2, 2, 2, 3, 3, 3, 3, 1, 1, 1, 1], "the most durable coordinate");
         let id = TransactionId { coordinator, ..TransactionId::default() };
         assert_eq!(TransactionRequest { id, parts: parts.clone() }.check(), Ok(()));
         for part in &parts {
