@@ -10,7 +10,7 @@
 //! | 16 | 4 | keyspace |
 //! | 20 | 4 | partition |
 //! | 24 | 8 | partition epoch |
-//! | 32 | 4 | of a request: time-out in ms, 0: the server's default; of an answer: for how many us what was read is held |
+//! | 32 | 4 | of a request: time-out in ms, 0: the server's default; of an answer: for how many us what was read is locked |
 //! | 36 | 4 | body length |
 //! | 40 | 4 | CRC-32C of the body, 0 if the flag is not set |
 //! | 44 | 4 | CRC-32C of bytes 0 to 43 |

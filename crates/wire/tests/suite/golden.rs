@@ -315,7 +315,7 @@ fn gathered(check: Check<'_>) {
     check("gather", "lookup in partition 17, insert (42) in 200", &gather);
     let locked = [GatheredRequest { read_lock: true, ..request(17, 0) }, request(200, 0)];
     let gather = Message::Gather(Elements::from_slice(&locked));
-    check("gather_read_lock", "lookup in partition 17, to be held, and in 200", &gather);
+    check("gather_read_lock", "lookup in partition 17, to be read-locked, and in 200", &gather);
     let answers: [OperationAnswer<'_>; 2] =
         [Ok(Outcome::Value { version: VERSION, length: 5, bytes: b"value" }), Err(Failure::NotFound)];
     let bodies = answers.map(|answer| {
@@ -336,7 +336,7 @@ fn gathered(check: Check<'_>) {
     );
     let locked = [GatheredAnswer { read_lock_us: 2_000, ..answer(9, 0) }, answer(8, 1)];
     let gathered = Message::Gathered(Elements::from_slice(&locked));
-    check("gathered_read_locked", "a value to request 9, held for 2 ms, not found to 8", &gathered);
+    check("gathered_read_locked", "a value to request 9, read-locked for 2 ms, not found to 8", &gathered);
 }
 
 fn transactions(check: Check<'_>) {
