@@ -162,7 +162,7 @@ impl Space {
         std::mem::take(&mut self.needs_retry)
     }
 
-    /// Sets whether dead space is given back, so that entries without room are told to come again.
+    /// Sets whether dead space is given back, so that entries without room must retry.
     pub(crate) fn set_expects_room(&mut self, expects_room: bool) {
         self.expects_room = expects_room;
     }

@@ -296,7 +296,7 @@ impl Wake for PollWaker {
     }
 }
 
-/// Closes a connection that no descriptor is left for. Without TLS it is told why, in the words that Redis clients show; a client that
+/// Closes a connection that no descriptor is left for. Without TLS it gets the reason, in the words that Redis clients show; a client that
 /// has already sent something may miss them.
 fn refuse_at_once(mut socket: TcpStream, is_bare: bool) {
     if is_bare {

@@ -23,7 +23,7 @@ const CONNECT_MAX: Duration = Duration::from_secs(1);
 /// How long an answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
-/// How long an answer may take before the user is told what is waited for.
+/// How long an answer may take before a message names what it waits for.
 const NOTICE_AFTER: Duration = Duration::from_secs(1);
 
 /// How long a process that is about to end may still serve.

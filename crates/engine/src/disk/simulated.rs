@@ -211,7 +211,7 @@ impl SimulatedDisk {
         self.state().limits.file_bytes_max = bytes.into();
     }
 
-    /// Sets how many bytes are allocated ahead for a file of which it is told that it grows ([`Disk::reserve`]), from now on;
+    /// Sets how many bytes are allocated ahead for a file that is announced to grow ([`Disk::reserve`]), from now on;
     /// none at first.
     pub fn set_preallocated_bytes(&self, bytes: u64) {
         self.state().limits.preallocated_bytes = bytes;

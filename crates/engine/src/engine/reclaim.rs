@@ -19,7 +19,7 @@
 //! bound. A partition whose dead space waits for checkpoints is *pressed* to make them ([`Engine::is_pressed`]),
 //! however little log was written. The timer presses idle partitions too: no write would cause their next checkpoint.
 //!
-//! Entries that find no room while this goes on are told to come again. They are refused once nothing was given
+//! Entries that find no room while this goes on must retry. They are refused once nothing was given
 //! back for [`ROOM_WAIT_MS`].
 
 use std::collections::{BTreeSet, VecDeque};
@@ -263,7 +263,7 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Decides whether entries without room are told to come again.
+    /// Decides whether entries without room must retry.
     fn expect_room(&mut self, now_ms: u64) {
         let has_refused = self.io.space.take_has_refused();
         let gives_back = self.is_short_of_space() && self.maintenance.reclaim.has_work();

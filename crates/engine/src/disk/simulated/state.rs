@@ -68,7 +68,7 @@ pub(super) struct SpaceLimits {
     pub(super) capacity: Option<u64>,
     /// The greatest length of a file; `None` for no limit.
     pub(super) file_bytes_max: Option<u64>,
-    /// Bytes that it allocates ahead for a file of which it is told that it grows.
+    /// Bytes that it allocates ahead for a file that is announced to grow.
     pub(super) preallocated_bytes: u64,
 }
 

@@ -59,7 +59,7 @@ async fn silent_connections_lose_their_places_and_those_of_users_stay() {
     assert_eq!(rest(&mut wrong).await.status, 403);
     let mut third = connect(&gateway).await;
     assert_eq!(status_of_next(&mut third, &head).await, 200);
-    // Only users are left: the next one is told to come again.
+    // Only users are left: the next one must retry.
     let mut refused = connect(&gateway).await;
     let answer = rest(&mut refused).await;
     assert_eq!((answer.status, answer.code()), (503, "SlowDown"));
