@@ -4,6 +4,7 @@ use zerohop_wire::messages::Member;
 
 use super::limits::{
     BEATS_DOUBLED_MAX, COALESCE_ENTRIES_MAX, COALESCE_US, HEARTBEAT_US, IDLE_US, KEEPING_UP_US, RESEND_US,
+    REWIND_US,
 };
 use super::snapshot_progress::SnapshotSend;
 
@@ -27,8 +28,8 @@ pub(super) struct Stream {
     pub(super) applied: u64,
     /// Heartbeats that the member has not answered.
     pub(super) unanswered: u32,
-    /// When the primary last stepped back to send entries again.
-    pub(super) rewound_us: u64,
+    /// When the primary last stepped back to send entries again, and the log index after which.
+    pub(super) rewound: Rewind,
     /// When `matched` last grew, or nothing was in flight.
     pub(super) progressed_us: u64,
     /// The log index `target` that the member must have, and the time `target_us` from which its delay counts.
@@ -41,6 +42,23 @@ pub(super) struct Stream {
     pub(super) is_damaged: bool,
     /// The member has reported that its disk is full, and counts as full until this time.
     pub(super) full_until_us: u64,
+}
+
+/// The last step back of a stream: the entries after `index` were sent again at `at_us`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Rewind {
+    pub(super) at_us: u64,
+    pub(super) index: u64,
+}
+
+impl Rewind {
+    /// Whether a report that the member's log ends at `index` comes too soon to step back again. Each entry that arrives out of
+    /// order causes one report. Those of one position concern entries from before the step, unless the sent ones were lost too:
+    /// then they are sent again after [`RESEND_US`].
+    pub(super) fn covers(&self, index: u64, now_us: u64) -> bool {
+        let pause_us = if index == self.index { RESEND_US } else { REWIND_US };
+        now_us < self.at_us.saturating_add(pause_us)
+    }
 }
 
 impl Stream {
@@ -56,7 +74,7 @@ impl Stream {
             coalesce_until_us: 0,
             applied: 0,
             unanswered: 0,
-            rewound_us: 0,
+            rewound: Rewind::default(),
             progressed_us: now_us,
             target: last,
             target_us: now_us,
@@ -72,7 +90,7 @@ impl Stream {
         if !self.is_found || self.matched + 1 >= self.next {
             return u64::MAX;
         }
-        self.progressed_us.max(self.rewound_us) + if is_there { RESEND_US } else { IDLE_US }
+        self.progressed_us.max(self.rewound.at_us) + if is_there { RESEND_US } else { IDLE_US }
     }
 
     /// Whether entries wait to be sent together with those of other partitions. The times are the same for all partitions of an

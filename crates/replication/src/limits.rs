@@ -83,7 +83,7 @@ pub const COALESCE_US: u64 = 20_000;
 /// With this many entries to be sent to a follower, they do not wait for those of other partitions.
 pub const COALESCE_ENTRIES_MAX: u64 = 64;
 
-/// How soon a stream may step back again. Entries that overtake each other cause one report each.
+/// How soon a stream may step back again, to another position. Entries that overtake each other cause one report each.
 pub const REWIND_US: u64 = 2_000;
 
 /// Entries that may be in flight to one member.

@@ -6,10 +6,10 @@ use zerohop_wire::ids::{LogIndex, Timestamp};
 use zerohop_wire::messages::{EntryName, FollowerReport, LogEntry, Member, PeerBody};
 use zerohop_wire::{Elements, pack};
 
-use super::follower_progress::Stream;
+use super::follower_progress::{Rewind, Stream};
 use super::limits::{
     ADMIT_LAG_ENTRIES, COMMIT_US, DISK_FULL_VALID_US, IDLE_US, LAG_SURE_US, LAG_US, MESSAGE_BYTES,
-    PROPOSAL_REPEAT_US, REWIND_US, STEP_BYTES, WINDOW_ENTRIES,
+    PROPOSAL_REPEAT_US, STEP_BYTES, WINDOW_ENTRIES,
 };
 use super::message_limit::message_entries;
 use super::role_change::NO_EPOCH_MARKER;
@@ -179,10 +179,11 @@ impl Replica {
     ) -> EngineResult<()> {
         let (now_us, index) = (context.now_us, at.index.0);
         let is_old = stream.is_found && (index + 1 >= stream.next || index < stream.matched);
-        if stream.sending.is_some() || is_old || now_us < stream.rewound_us + REWIND_US && stream.is_found {
+        let is_repeated = stream.is_found && stream.rewound.covers(index, now_us);
+        if stream.sending.is_some() || is_old || is_repeated {
             return Ok(());
         }
-        stream.rewound_us = now_us;
+        stream.rewound = Rewind { at_us: now_us, index };
         stream.sent_us = 0;
         let handle = self.partition.handle();
         if index == 0 && self.is_bulk(context, stream.member) {
@@ -219,7 +220,7 @@ impl Replica {
             stream.progressed_us = now_us;
         } else if now_us >= stream.resend_due_us(is_there) {
             stream.next = stream.matched + 1;
-            stream.rewound_us = now_us;
+            stream.rewound = Rewind { at_us: now_us, index: stream.matched };
         }
         if self.may_coalesce(stream) && stream.waits_to_coalesce(last, now_us) {
             return Ok(());

@@ -13,6 +13,7 @@ mod late_members;
 mod read_locks;
 mod repair;
 mod retained;
+mod rewind;
 mod snapshot_install;
 mod splits;
 mod steady;

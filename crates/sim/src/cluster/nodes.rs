@@ -150,8 +150,7 @@ impl SimulatedCluster {
         self.schedule_slot(host, slot, next);
     }
 
-    /// Sends frames to other instances: in one message per instance, unless this run reorders
-    /// messages.
+    /// Sends frames to other instances: in one message per instance, unless messages are reordered.
     fn send_to_peers(
         &mut self,
         host: usize,
@@ -160,7 +159,7 @@ impl SimulatedCluster {
         mut frames: Vec<(zerohop_wire::messages::Member, Vec<u8>)>,
     ) {
         TornBatches { world: self }.tear(host, done, &mut frames);
-        let overtakes = self.scenario.has(FaultKind::Reordering);
+        let overtakes = self.scenario.has(FaultKind::Reordering) && self.phase == ClusterPhase::Faults;
         let mut gathered: Vec<(InstanceId, Vec<u8>)> = Vec::new();
         for (to, bytes) in frames {
             match gathered.iter_mut().rev().find(|(known, _)| *known == to.instance) {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use zerohop_base::random::Random;
 use zerohop_base::time::Time;
 
-use super::scenario::PeerFaults;
+use super::scenario::{JITTER_US, PeerFaults};
 
 /// See the module.
 #[derive(Debug)]
@@ -55,6 +55,8 @@ impl Peers {
 
     fn delay(&mut self, now: Time) -> Time {
         let PeerFaults { delay_us, jitter_us, late, late_us, .. } = self.faults;
+        // Without faults a connection keeps its order nearly always.
+        let jitter_us = if self.is_fault_free { jitter_us.min(JITTER_US) } else { jitter_us };
         let mut delay_us = delay_us + self.random.below(jitter_us + 1);
         if self.happens(late) {
             delay_us += self.random.below(late_us + 1);

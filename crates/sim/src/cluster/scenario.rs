@@ -473,6 +473,9 @@ fn network(random: &mut Random, kinds: Kinds) -> NetworkFaults {
     }
 }
 
+/// The variation of delays without reordering.
+pub(super) const JITTER_US: u64 = 20;
+
 fn peers(random: &mut Random, kinds: Kinds) -> PeerFaults {
     // The longer messages take, the more is in progress when a fault strikes.
     let (delay_us, jitter_us) = (*random.pick(&[50, 300, 3 * MS, 10 * MS]), *random.pick(&[20, 300, 3 * MS]));
@@ -481,7 +484,7 @@ fn peers(random: &mut Random, kinds: Kinds) -> PeerFaults {
     let only = |kind, value| if kinds.has(kind) { value } else { 0 };
     PeerFaults {
         delay_us,
-        jitter_us: if kinds.has(FaultKind::Reordering) { jitter_us } else { 20 },
+        jitter_us: if kinds.has(FaultKind::Reordering) { jitter_us } else { JITTER_US },
         loss: only(FaultKind::Loss, loss),
         repeats: only(FaultKind::Repeats, repeats),
         late: only(FaultKind::Delays, late),
