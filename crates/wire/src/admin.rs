@@ -148,6 +148,9 @@ pub struct RegionSplit {
     /// The left child's share of the region's points, of 256; unset: half. A child that will not be split again needs few.
     #[prost(uint32, optional, tag = "3")]
     pub share: Option<u32>,
+    /// Only if this region has the key; unset: the region that has it. A request that is repeated after its split would divide a child otherwise.
+    #[prost(uint32, optional, tag = "4")]
+    pub region: Option<u32>,
 }
 
 /// Confirms that a data loss in a keyspace is known.

@@ -149,7 +149,12 @@ pub(crate) async fn split_region(
     keyspace: &str,
     separator: &[u8],
 ) -> Result<KeyspaceStatus, CommandError> {
-    let split = RegionSplit { keyspace: keyspace.to_owned(), separator: separator.to_vec(), share: None };
+    let split = RegionSplit {
+        keyspace: keyspace.to_owned(),
+        separator: separator.to_vec(),
+        share: None,
+        region: None,
+    };
     match request_until_answered(client, AdminQuestion::SplitRegion(split)).await? {
         AdminReply::Keyspace(found) => Ok(*found),
         _ => Err(CommandError::Unexpected),

@@ -44,9 +44,13 @@ impl Outlet {
     fn split_region(&self, large: &LargeRegion) {
         let LargeRegion { name, region, bytes, separator, share, .. } = large;
         info!(keyspace = %name, region = region.get(), bytes, "a region is large and is split");
-        let (keyspace, separator, share) = (name.to_string(), separator.clone(), Some(u32::from(*share)));
-        let request =
-            AdminRequest::of(AdminQuestion::SplitRegion(RegionSplit { keyspace, separator, share }));
+        let split = RegionSplit {
+            keyspace: name.to_string(),
+            separator: separator.clone(),
+            share: Some(u32::from(*share)),
+            region: Some(region.get()),
+        };
+        let request = AdminRequest::of(AdminQuestion::SplitRegion(split));
         let job = ControlJob { encoded: request.to_bytes(), access: Access::All, reply: ReplyTo::NoClient };
         // If the channel is full, the request is repeated later.
         drop(self.jobs.try_send(job));

@@ -154,6 +154,10 @@ impl ChangeContext<'_> {
         if found.division().separators().iter().any(|known| *known == *separator) {
             return Ok(DecidedChange { delta: None, keyspace });
         }
+        if let Some(named) = request.region.filter(|named| *named != region.get()) {
+            let reason = format!("the key is in region {region} and not in {named}: list the regions again");
+            return Err(refusal(REFUSED_SETTING, reason));
+        }
         let mut decided =
             self.decided(MapChange::SplitRegion { keyspace: id, region, separator, share }, keyspace)?;
         if let Some(delta) = &decided.delta {
@@ -380,6 +384,27 @@ mod tests {
             let (code, reason) = create(settings);
             assert!(code == REFUSED_SETTING && reason.contains(word), "{word}: {reason}");
         }
+    }
+
+    #[test]
+    fn repeated_split_of_a_named_region_divides_no_child() {
+        let map = map();
+        let settings = KeyspaceSettings { hash: Some("ordered".into()), ..requested_settings("events") };
+        let events = after(&map, &on(&map).create(&settings, KeyspaceId(5), 9).unwrap());
+        let split = |at: &[u8], region| RegionSplit {
+            keyspace: "events".into(),
+            separator: at.to_vec(),
+            region,
+            ..RegionSplit::default()
+        };
+        let divided = after(&events, &on(&events).split_region(&split(b"m", Some(0))).unwrap());
+        assert!(
+            on(&divided).split_region(&split(b"m", Some(0))).unwrap().delta.is_none(),
+            "it is done already"
+        );
+        let (code, reason) = refused(on(&divided).split_region(&split(b"n", Some(0))));
+        assert!(code == REFUSED_SETTING && reason.contains("and not in 0"), "{reason}");
+        assert!(on(&divided).split_region(&split(b"n", None)).unwrap().delta.is_some());
     }
 
     #[test]

@@ -37,6 +37,7 @@ fn requests_and_answers_read_back() {
             keyspace: "papers".into(),
             separator: b"m".to_vec(),
             share: Some(1),
+            region: Some(4),
         }),
         AdminQuestion::PutToken(TokenPut {
             id: 7,

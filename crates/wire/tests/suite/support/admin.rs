@@ -70,6 +70,17 @@ pub fn questions() -> Vec<(&'static str, &'static str, AdminQuestion)> {
                 keyspace: keyspace(),
                 separator: b"n\0\xff".to_vec(),
                 share: Some(16),
+                region: None,
+            }),
+        ),
+        (
+            "split_region_named",
+            "at a key, if region 3 has it",
+            AdminQuestion::SplitRegion(RegionSplit {
+                keyspace: keyspace(),
+                separator: b"n".to_vec(),
+                share: None,
+                region: Some(3),
             }),
         ),
         (
