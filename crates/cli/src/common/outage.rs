@@ -7,12 +7,29 @@ use zerohop_client::{Error, Failure, Reason};
 use zerohop_wire::admin::Status;
 
 use super::admin;
-use super::ending::CommandError;
+use super::ending::{CommandEnding, CommandError};
+use super::failure::{self, FailedObject};
 use super::target::ClusterTarget;
 use super::view;
 
 /// How long to wait for a manager's answer, beyond the time-out of the operation.
 const STATUS_MAX: Duration = Duration::from_secs(2);
+
+/// The ending of a command on no single record: an error is explained, and printed as JSON if that was requested.
+pub(crate) async fn reported(
+    target: &ClusterTarget,
+    is_json: bool,
+    ending: Result<CommandEnding, CommandError>,
+) -> Result<CommandEnding, CommandError> {
+    let error = match ending {
+        Err(error) => explained(target, error).await,
+        ending => return ending,
+    };
+    if is_json {
+        failure::print(FailedObject::default(), failure::reason(&error), &error);
+    }
+    Err(error)
+}
 
 /// The error with what a manager says about the cluster, if the cluster is why the operation was not done.
 pub(crate) async fn explained(target: &ClusterTarget, error: CommandError) -> CommandError {

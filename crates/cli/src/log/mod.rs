@@ -23,7 +23,6 @@ use clap::Subcommand;
 
 use self::place::LogPlace;
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::failure::{self, FailedObject};
 use crate::common::outage;
 
 #[derive(Debug, Subcommand)]
@@ -95,14 +94,8 @@ impl LogCommand {
 
 pub(crate) async fn run(command: LogCommand) -> Result<CommandEnding, CommandError> {
     let place = command.place().clone();
-    let error = match done(command).await {
-        Err(error) => outage::explained(&place.target, error).await,
-        ending => return ending,
-    };
-    if place.json {
-        failure::print(FailedObject::default(), failure::reason(&error), &error);
-    }
-    Err(error)
+    let ending = done(command).await;
+    outage::reported(&place.target, place.json, ending).await
 }
 
 async fn done(command: LogCommand) -> Result<CommandEnding, CommandError> {

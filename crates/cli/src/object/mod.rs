@@ -17,7 +17,6 @@ use clap::Subcommand;
 
 use self::place::ObjectPlace;
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::failure::{self, FailedObject};
 use crate::common::outage;
 
 #[derive(Debug, Subcommand)]
@@ -76,14 +75,8 @@ impl ObjectCommand {
 
 pub(crate) async fn run(command: ObjectCommand) -> Result<CommandEnding, CommandError> {
     let place = command.place().clone();
-    let error = match done(command).await {
-        Err(error) => outage::explained(&place.target, error).await,
-        ending => return ending,
-    };
-    if place.json {
-        failure::print(FailedObject::default(), failure::reason(&error), &error);
-    }
-    Err(error)
+    let ending = done(command).await;
+    outage::reported(&place.target, place.json, ending).await
 }
 
 async fn done(command: ObjectCommand) -> Result<CommandEnding, CommandError> {
