@@ -1,6 +1,6 @@
 //! Operations that wait at a connection for others, to be sent together.
 
-use crate::request::Collect;
+use crate::coalescing::Collect;
 use crate::slots::Handle;
 use zerohop_base::time::Time;
 

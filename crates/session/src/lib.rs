@@ -14,6 +14,7 @@
 
 mod backoff;
 mod buffer_pool;
+mod coalescing;
 mod collected_operations;
 mod connection;
 mod connection_protocol;
@@ -28,6 +29,7 @@ pub mod planted;
 pub mod procedures;
 mod reply;
 mod request;
+mod request_kind;
 mod sequence_window;
 mod session;
 mod settings;
@@ -37,13 +39,15 @@ mod timers;
 mod transaction;
 mod unanswered_frames;
 
+pub use coalescing::{Coalescing, Collect};
 pub use connection::ConnectionId;
 pub use effect::{ConnectionLoss, SessionEffect};
 pub use error::{AttemptFailure, SessionError, UnreachedPartition, WaitReason};
 pub use invalid_transaction::InvalidTransaction;
 pub use key_range::KeyRange;
 pub use reply::{ComparedRange, KeyspaceLookup, Reply, ScanKey};
-pub use request::{Coalescing, Collect, HashRange, SessionRequest};
+pub use request::SessionRequest;
+pub use request_kind::HashRange;
 pub use session::Session;
 pub use settings::SessionSettings;
 pub use transaction::{CompositeItem, ReadCounts};

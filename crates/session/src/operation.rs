@@ -3,8 +3,9 @@
 use zerohop_placement::Keyspace;
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, PartitionId, Sequence, SessionId};
 
+use crate::coalescing::{Coalescing, Collect};
 use crate::error::AttemptFailure;
-use crate::request::{Coalescing, Collect, RequestKind};
+use crate::request_kind::RequestKind;
 use crate::slots::Handle;
 use zerohop_base::time::Time;
 

@@ -1,159 +1,42 @@
 //! Requests of the caller.
 
 use bytes::Bytes;
-use zerohop_placement::{Keyspace, PartitionCount};
 use zerohop_transaction::StageId;
 use zerohop_transaction::codec::encode_release;
-use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, Sequence, SnapshotId, Timestamp};
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, Sequence, SnapshotId, Timestamp};
 use zerohop_wire::messages::{Message, Query, RecordOperation, RecordRead, SnapshotQuery, SnapshotRequest};
-use zerohop_wire::{Element, Failure, FrameKind, pack};
+use zerohop_wire::{Failure, pack};
 
+use crate::coalescing::Coalescing;
 use crate::invalid_transaction::InvalidTransaction;
 use crate::key_range::KeyRange;
+use crate::request_kind::{HashRange, PointMessage, RequestKind, SnapshotTarget};
 use crate::transaction::{Commit, Composite, CompositeItem, ConsistentRead};
-
-/// Whether an operation may wait a short time for others to the same instance, so that they are sent together.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Coalescing {
-    /// As the keyspace is configured.
-    #[default]
-    AsKeyspace,
-    /// Never: the operation is sent with the next write to the socket.
-    Never,
-    /// Within these bounds.
-    Within(Collect),
-}
-
-/// Limits of the wait.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Collect {
-    /// How long the first operation waits, in microseconds. 0: only for operations that are submitted in the same turn.
-    pub delay_us: u32,
-    /// Number of bytes of operations to one instance at which they are sent at once.
-    pub bytes: u32,
-}
-
-/// A partition, by its number and the number of partitions: after a split of the keyspace the number means another hash range.
-pub type HashRange = (PartitionId, PartitionCount);
 
 /// One operation of a caller.
 #[derive(Clone, Debug)]
 pub struct SessionRequest {
-    pub(crate) operation: RequestKind,
+    pub(crate) operation: RequestedOperation,
     /// Time limit in microseconds. For a wait: how long the server waits.
     pub(crate) limit_us: u64,
     pub(crate) collecting: Coalescing,
 }
 
+/// What a caller requests.
 #[derive(Clone, Debug)]
-pub(crate) enum RequestKind {
-    /// An operation on a record, encoded as a batch item: one buffer for every kind of operation.
-    Record { keyspace: KeyspaceId, item: Bytes, write: bool, wait: bool },
-    /// A message of a transaction to the partition of this hash; it has a sequence number there, like a write.
-    Point { keyspace: KeyspaceId, point: u64, what: PointMessage, bytes: Bytes },
+pub(crate) enum RequestedOperation {
+    /// An operation of one request.
+    Single(RequestKind),
     /// Several operations that end together.
     Composite(Box<Composite>),
-    /// A page of the keys of a partition.
-    Scan {
-        keyspace: KeyspaceId,
-        hash_range: HashRange,
-        cursor: Bytes,
-        prefix: Bytes,
-        keys_max: u32,
-        blobs: bool,
-        range: KeyRange,
-    },
-    /// A page of the chunks of a blob that a partition has.
-    Chunks {
-        keyspace: KeyspaceId,
-        hash_range: HashRange,
-        cursor: Bytes,
-        name: Bytes,
-        /// The first number, and the number behind the last.
-        numbers: (u64, u64),
-        numbers_max: u32,
-    },
-    /// A comparison of a hash range of a partition by its members.
-    Compare { keyspace: KeyspaceId, hash_range: HashRange, from: Bytes },
-    /// A request about a snapshot of a partition, encoded as its body.
-    Snapshot { keyspace: KeyspaceId, to: SnapshotTarget, kind: FrameKind, body: Bytes },
-    /// A control request to a manager.
-    Admin { encoded: Bytes },
-    /// A lookup of a keyspace by name, in a map with an epoch of at least `least`.
-    Keyspace { name: Box<str>, least: MapEpoch },
 }
 
-/// The partition of a snapshot request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SnapshotTarget {
-    HashRange(HashRange),
-    /// The partition of the key in the read.
-    Key,
-}
-
-/// A message to the partition of a hash.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PointMessage {
-    /// The encoded parts of a transaction, to the coordinator.
-    Transact,
-    /// An operation to stage, at the partition of its key.
-    StageItem,
-    /// A list to stage, or pieces to release.
-    Stage,
-}
-
-impl RequestKind {
-    pub(crate) fn keyspace(&self) -> KeyspaceId {
+impl RequestedOperation {
+    /// Bytes that it occupies; the operations of a composite count again in it.
+    fn bytes(&self) -> usize {
         match self {
-            Self::Record { keyspace, .. }
-            | Self::Scan { keyspace, .. }
-            | Self::Chunks { keyspace, .. }
-            | Self::Compare { keyspace, .. }
-            | Self::Snapshot { keyspace, .. }
-            | Self::Point { keyspace, .. } => *keyspace,
-            Self::Admin { .. } | Self::Keyspace { .. } | Self::Composite(_) => KeyspaceId::NONE,
-        }
-    }
-
-    /// Whether its frames have a sequence number of the session.
-    pub(crate) fn is_numbered(&self) -> bool {
-        matches!(self, Self::Record { write: true, .. } | Self::Point { .. })
-    }
-
-    /// Bytes that the request occupies; the operations of a composite count again in it.
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Self::Record { item, .. } => item.len(),
-            Self::Point { bytes, .. } => bytes.len(),
+            Self::Single(request) => request.bytes(),
             Self::Composite(composite) => composite.bytes(),
-            Self::Scan { cursor, prefix, range, .. } => cursor.len() + prefix.len() + range.bytes(),
-            Self::Chunks { cursor, name, .. } => cursor.len() + name.len(),
-            Self::Compare { from, .. } => from.len(),
-            Self::Snapshot { body, .. } => body.len(),
-            Self::Admin { encoded } => encoded.len(),
-            Self::Keyspace { name, .. } => name.len(),
-        }
-    }
-
-    /// The partition of its hash; `None` if it has no hash.
-    pub(crate) fn partition_in(&self, keyspace: &Keyspace) -> Option<PartitionId> {
-        match self {
-            Self::Record { item, .. } => Some(keyspace.partition(unpack(item).key())),
-            // In an ordered keyspace the point is that of the key's region in an older map, and a split has put the key on one of its sides.
-            Self::Point { what: PointMessage::StageItem, bytes, .. } => {
-                Some(keyspace.partition(unpack(bytes).key()))
-            }
-            Self::Point { point, .. } => Some(keyspace.division().partition_at(*point)),
-            Self::Snapshot { to: SnapshotTarget::Key, kind, body, .. } => {
-                match Message::decode_body(*kind, body) {
-                    Ok(Message::Snapshot(SnapshotRequest {
-                        request: SnapshotQuery::Read { read, .. },
-                        ..
-                    })) => Some(keyspace.partition(read.key)),
-                    _ => None,
-                }
-            }
-            _ => None,
         }
     }
 }
@@ -170,7 +53,7 @@ impl SessionRequest {
     pub fn transaction(items: Vec<CompositeItem>, limit_us: u64) -> Result<Self, InvalidTransaction> {
         let composite = Composite::Commit(Commit::new(items)?);
         Ok(Self {
-            operation: RequestKind::Composite(Box::new(composite)),
+            operation: RequestedOperation::Composite(Box::new(composite)),
             limit_us,
             collecting: Coalescing::Never,
         })
@@ -182,7 +65,7 @@ impl SessionRequest {
     pub fn stage(item: &CompositeItem, point: u64, limit_us: u64) -> Self {
         let (keyspace, bytes) = (item.keyspace, item.packed.clone());
         let query = RequestKind::Point { keyspace, point, what: PointMessage::StageItem, bytes };
-        Self { operation: query, limit_us, collecting: Coalescing::Never }
+        Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::Never }
     }
 
     /// Extends the time for which the partition of this hash keeps what this session has staged. The request stages an empty piece that is never
@@ -190,7 +73,7 @@ impl SessionRequest {
     #[must_use]
     pub fn stay_staged(keyspace: KeyspaceId, point: u64, limit_us: u64) -> Self {
         let query = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes: Bytes::new() };
-        Self { operation: query, limit_us, collecting: Coalescing::Never }
+        Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::Never }
     }
 
     /// Ends pieces of this session at the partition of this hash that no transaction will use; at most `EXPIRED_PER_ENTRY_MAX`.
@@ -199,7 +82,7 @@ impl SessionRequest {
         let pieces: Vec<Sequence> = pieces.iter().map(|piece| piece.sequence).collect();
         let bytes = encode_release(&pieces).into();
         let query = RequestKind::Point { keyspace, point, what: PointMessage::Stage, bytes };
-        Self { operation: query, limit_us, collecting: Coalescing::Never }
+        Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::Never }
     }
 
     /// Several reads of any partitions, whose results were all true at one moment. Ends with [`Reply::Many`].
@@ -211,7 +94,7 @@ impl SessionRequest {
     pub fn read_many(items: Vec<CompositeItem>, limit_us: u64) -> Result<Self, InvalidTransaction> {
         let composite = Composite::Reading(ConsistentRead::new(items)?);
         Ok(Self {
-            operation: RequestKind::Composite(Box::new(composite)),
+            operation: RequestedOperation::Composite(Box::new(composite)),
             limit_us,
             collecting: Coalescing::Never,
         })
@@ -225,7 +108,7 @@ impl SessionRequest {
     pub fn read_unconfirmed(items: Vec<CompositeItem>, limit_us: u64) -> Result<Self, InvalidTransaction> {
         let composite = Composite::Reading(ConsistentRead::unconfirmed(items)?);
         Ok(Self {
-            operation: RequestKind::Composite(Box::new(composite)),
+            operation: RequestedOperation::Composite(Box::new(composite)),
             limit_us,
             collecting: Coalescing::Never,
         })
@@ -273,7 +156,7 @@ impl SessionRequest {
         let write = matches!(operation, RecordOperation::Write(_));
         let wait = matches!(operation, RecordOperation::Read(read) if matches!(read.query, Query::Wait(_)));
         let query = RequestKind::Record { keyspace, item, write, wait };
-        Self { operation: query, limit_us, collecting: Coalescing::AsKeyspace }
+        Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::AsKeyspace }
     }
 
     /// A page of the keys of a partition, from `cursor` on (empty for the first page). If the keyspace has more partitions now, the request ends
@@ -300,7 +183,7 @@ impl SessionRequest {
         limit_us: u64,
     ) -> Self {
         let query = RequestKind::Scan { keyspace, hash_range, cursor, prefix, keys_max, blobs: false, range };
-        Self { operation: query, limit_us, collecting: Coalescing::Never }
+        Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::Never }
     }
 
     /// A page of the names of blobs in a partition, in their order, after the last name of the page before (empty for the first page). Otherwise
@@ -317,7 +200,7 @@ impl SessionRequest {
         let (cursor, keys_max) = (after, names_max);
         let range = KeyRange::default();
         let query = RequestKind::Scan { keyspace, hash_range, cursor, prefix, keys_max, blobs: true, range };
-        Self { operation: query, limit_us, collecting: Coalescing::Never }
+        Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::Never }
     }
 
     /// A page of the numbers of a blob's chunks that a partition has, of those from the first number up to, but not including, the second. Otherwise
@@ -333,7 +216,7 @@ impl SessionRequest {
         limit_us: u64,
     ) -> Self {
         let query = RequestKind::Chunks { keyspace, hash_range, cursor, name, numbers, numbers_max };
-        Self { operation: query, limit_us, collecting: Coalescing::Never }
+        Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::Never }
     }
 
     /// A comparison by the members of a partition of a range. `from` is a cursor: empty at first, then the one in
@@ -342,7 +225,7 @@ impl SessionRequest {
     #[must_use]
     pub fn compare(keyspace: KeyspaceId, hash_range: HashRange, from: Bytes, limit_us: u64) -> Self {
         let query = RequestKind::Compare { keyspace, hash_range, from };
-        Self { operation: query, limit_us, collecting: Coalescing::Never }
+        Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::Never }
     }
 
     /// A request about a snapshot, to one partition: any request except a read of a record. If the keyspace has more partitions now, it ends with
@@ -382,23 +265,21 @@ impl SessionRequest {
         let mut body = Vec::new();
         let kind = message.encode_body(&mut body)?;
         let query = RequestKind::Snapshot { keyspace, to, kind, body: body.into() };
-        Ok(Self { operation: query, limit_us, collecting: Coalescing::Never })
+        Ok(Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::Never })
     }
 
     /// A control request to a manager, as Protocol Buffers. The session sends it only once, because it has no sequence number.
     #[must_use]
     pub fn admin(encoded: Bytes, limit_us: u64) -> Self {
-        Self { operation: RequestKind::Admin { encoded }, limit_us, collecting: Coalescing::Never }
+        let query = RequestKind::Admin { encoded };
+        Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::Never }
     }
 
     /// Looks a keyspace up by its name, if necessary in a newer map, and in none with an epoch below `least`.
     #[must_use]
     pub fn keyspace(name: &str, least: MapEpoch, limit_us: u64) -> Self {
-        Self {
-            operation: RequestKind::Keyspace { name: name.into(), least },
-            limit_us,
-            collecting: Coalescing::Never,
-        }
+        let query = RequestKind::Keyspace { name: name.into(), least };
+        Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::Never }
     }
 
     /// Chooses whether the operation waits for others.
@@ -412,11 +293,6 @@ impl SessionRequest {
     pub(crate) fn bytes(&self) -> usize {
         self.operation.bytes()
     }
-}
-
-/// Decodes the operation in a batch item.
-pub(crate) fn unpack(item: &[u8]) -> RecordOperation<'_> {
-    RecordOperation::take(&mut { item }).expect("an item was packed by `Request::record`")
 }
 
 /// Estimate of the encoded length of an operation, so that encoding allocates once.

@@ -12,11 +12,12 @@ use zerohop_wire::messages::{OperationAnswer, RecordOperation, TransactionDone};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::numbering::PartitionPlace;
+use crate::coalescing::Coalescing;
 use crate::error::{AttemptFailure, SessionError};
 use crate::limits::REDIRECTS_MAX;
 use crate::operation::{AssignedSequence, OpenOperation, OperationState};
 use crate::reply::{Reply, version_of};
-use crate::request::{Coalescing, PointMessage, RequestKind, unpack};
+use crate::request_kind::{PointMessage, RequestKind, unpack};
 use crate::slots::Handle;
 
 /// The meaning of an answer.

@@ -72,7 +72,8 @@ mod tests {
     use super::*;
     use crate::effect::SessionEffect;
     use crate::operation::AssignedSequence;
-    use crate::request::{RequestKind, SessionRequest};
+    use crate::request::{RequestedOperation, SessionRequest};
+    use crate::request_kind::RequestKind;
     use crate::sequence_window::SequenceWindow;
     use crate::settings::SessionSettings;
     use crate::slots::Handle;
@@ -84,7 +85,8 @@ mod tests {
         let endpoint = Address::new("127.0.0.1:7400").expect("is an address");
         let mut session = Session::new(SessionSettings::new(&[endpoint], 1));
         let item = Bytes::from_static(b"an item");
-        let operation = RequestKind::Record { keyspace: KeyspaceId(1), item, write: true, wait: false };
+        let write = RequestKind::Record { keyspace: KeyspaceId(1), item, write: true, wait: false };
+        let operation = RequestedOperation::Single(write);
         let request = SessionRequest { operation, limit_us: 1_000_000, collecting: Default::default() };
         session.submit(Time(1), request, 7);
         let mut effects = Vec::new();

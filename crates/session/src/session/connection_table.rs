@@ -13,11 +13,11 @@ use zerohop_wire::messages::Message;
 use zerohop_wire::{Encoder, Envelope, Failure};
 
 use super::check::SESSION;
+use crate::coalescing::Collect;
 use crate::connection::{Connection, ConnectionId, ConnectionPhase};
 use crate::error::AttemptFailure;
 use crate::in_flight_frame::{FrameContents, InFlightFrame, request_id};
 use crate::limits::{FRAMES_IN_FLIGHT_MAX, POOLED_BUFFER_BYTES_MAX, POOLED_BUFFERS_MAX};
-use crate::request::Collect;
 use crate::settings::SessionSettings;
 use crate::slots::{Handle, Slots};
 use crate::timers::{Subject, Timers};

@@ -14,6 +14,7 @@ use super::Session;
 use super::connection_table::{ConnectionRoom, ConnectionVisit};
 use super::mapping::MapPlace;
 use super::transmit::Transmitter;
+use crate::coalescing::Collect;
 use crate::connection::ConnectionPhase;
 use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError};
@@ -22,7 +23,7 @@ use crate::limits::REDIRECTS_MAX;
 use crate::operation::OperationState;
 use crate::planted::{Bug, is_planted};
 use crate::reply::{KeyspaceLookup, Reply};
-use crate::request::{Collect, RequestKind};
+use crate::request_kind::RequestKind;
 use crate::slots::Handle;
 use zerohop_base::time::Time;
 

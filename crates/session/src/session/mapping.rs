@@ -13,7 +13,7 @@ use crate::backoff::Jitter;
 use crate::error::{AttemptFailure, UnreachedPartition};
 use crate::limits::{MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, PAUSE_US_MAX, ROUND_PAUSE_US_MAX, SILENT_US};
 use crate::operation::OpenOperation;
-use crate::request::{HashRange, RequestKind, SnapshotTarget};
+use crate::request_kind::{HashRange, RequestKind, SnapshotTarget};
 use crate::settings::SessionSettings;
 use crate::slots::Handle;
 use crate::timers::{Subject, Timers};
@@ -180,7 +180,7 @@ impl Mapping {
                 }
             }
             RequestKind::Admin { .. } => return MapPlace::Manager,
-            RequestKind::Keyspace { .. } | RequestKind::Composite(_) => return MapPlace::Nowhere,
+            RequestKind::Keyspace { .. } => return MapPlace::Nowhere,
         };
         match keyspace.group(partition) {
             Some(group) => MapPlace::Group { keyspace, partition, group },

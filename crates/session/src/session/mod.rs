@@ -34,13 +34,15 @@ use zerohop_wire::messages::ClusterId;
 
 use crate::backoff::Jitter;
 use crate::buffer_pool::FramePool;
+use crate::coalescing::Coalescing;
 use crate::effect::SessionEffect;
 use crate::error::{AttemptFailure, SessionError, WaitReason};
 use crate::limits::{RELEASE_US_MIN, SILENT_US, WAIT_GRACE_US};
 use crate::operation::{CompletionTarget, OpenOperation, OperationState};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
-use crate::request::{Coalescing, RequestKind, SessionRequest};
+use crate::request::{RequestedOperation, SessionRequest};
+use crate::request_kind::RequestKind;
 use crate::settings::SessionSettings;
 use crate::slots::Handle;
 use crate::timers::{Subject, Timers};
@@ -116,10 +118,12 @@ impl<T> Session<T> {
             self.effects.push(SessionEffect::Complete { token, result: Err(error) });
             return;
         }
-        let SessionRequest { operation: query, limit_us, collecting } = request;
-        match query {
-            RequestKind::Composite(composite) => self.begin_composite(now, *composite, limit_us, token),
-            query => self.accept_operation(
+        let SessionRequest { operation, limit_us, collecting } = request;
+        match operation {
+            RequestedOperation::Composite(composite) => {
+                self.begin_composite(now, *composite, limit_us, token);
+            }
+            RequestedOperation::Single(query) => self.accept_operation(
                 now,
                 (query, collecting, false),
                 limit_us,

@@ -18,7 +18,7 @@ use crate::effect::SessionEffect;
 use crate::in_flight_frame::{FrameContents, request_id};
 use crate::limits::{BATCH_FIELDS_BYTES, COALESCED_REQUEST_BYTES_MAX, WAIT_GRACE_US};
 use crate::operation::{OpenOperation, OperationState};
-use crate::request::{PointMessage, RequestKind, unpack};
+use crate::request_kind::{PointMessage, RequestKind, unpack};
 use crate::slots::Handle;
 use crate::timers::Timers;
 use zerohop_base::time::Time;
@@ -143,7 +143,7 @@ impl<T> Transmitter<'_, T> {
             RequestKind::Point { what: PointMessage::StageItem | PointMessage::Stage, bytes, .. } => {
                 Message::Stage(StageBytes { stamp, piece: bytes })
             }
-            RequestKind::Keyspace { .. } | RequestKind::Composite(_) => return Ok(()),
+            RequestKind::Keyspace { .. } => return Ok(()),
         };
         let (out, encoder) = self.connections.buffer(self.index);
         let tail = encoder.encode_split(envelope, &message, out)?;

@@ -10,12 +10,13 @@ use zerohop_wire::{AbortReason, Failure};
 use super::item::CompositeItem;
 use super::plan::{PlanFailure, TransactionPlan};
 use super::{CompositeStep, ItemRequest};
+use crate::coalescing::Coalescing;
 use crate::error::{AttemptFailure, SessionError};
 use crate::invalid_transaction::InvalidTransaction;
 use crate::limits::REPLANS_MAX;
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
-use crate::request::{Coalescing, PointMessage, RequestKind};
+use crate::request_kind::{PointMessage, RequestKind};
 
 /// A transaction in progress.
 #[derive(Clone, Debug)]

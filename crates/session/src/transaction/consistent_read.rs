@@ -21,12 +21,13 @@ use super::commit::Commit;
 use super::counts::CompositePath;
 use super::item::CompositeItem;
 use super::{CompositeStep, ItemRequest, ItemResult};
+use crate::coalescing::{Coalescing, Collect};
 use crate::error::SessionError;
 use crate::invalid_transaction::InvalidTransaction;
 use crate::limits::{CHECKS_MAX, CONFIRMS_MAX, SEPARATE_PART_BYTES_MIN};
 use crate::planted::{Bug, is_planted};
 use crate::reply::Reply;
-use crate::request::{Coalescing, Collect, RequestKind};
+use crate::request_kind::RequestKind;
 use zerohop_base::time::Time;
 
 /// Maximum size in bytes of values that a transaction reads again, because a transaction stores the results of its operations.

@@ -9,7 +9,7 @@ use zerohop_wire::limits::KEY_BYTES_MAX;
 use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
 use zerohop_wire::pack;
 
-use crate::request::unpack;
+use crate::request_kind::unpack;
 
 /// One operation of a transaction, or of a read of several records.
 #[derive(Clone, Debug)]

@@ -25,9 +25,10 @@ pub use item::CompositeItem;
 
 use zerohop_placement::ClusterMap;
 
+use crate::coalescing::Coalescing;
 use crate::error::SessionError;
 use crate::reply::Reply;
-use crate::request::{Coalescing, RequestKind};
+use crate::request_kind::RequestKind;
 use zerohop_base::time::Time;
 
 /// The result of one of the operations, and the time until which a read lock protects what it has read; `None`: no lock.
