@@ -9,6 +9,7 @@
 //! Each procedure exists once. The asynchronous client, its blocking form, Python and the simulator give it a [`ProcedureShell`] and poll it.
 
 mod blob;
+mod blob_knowledge;
 mod cluster_handle;
 mod drop_keyspace;
 mod error;

@@ -16,7 +16,8 @@ use zerohop_wire::messages::{
     BlobChange, Condition, RecordOperation as WireOperation, RecordWrite, WriteChange,
 };
 
-use super::{Blob, CachedHeader};
+use super::Blob;
+use crate::procedures::blob_knowledge::CachedHeader;
 use crate::procedures::error::Error;
 use crate::procedures::limits::{BLOB_CHUNK_LISTS_PARALLEL, BLOB_LISTED_CHUNKS, BLOB_TRUNCATES_PARALLEL};
 use crate::procedures::unfinished_truncations::{ChunkProgress, ChunkWalk, TruncationHandle, TruncationName};

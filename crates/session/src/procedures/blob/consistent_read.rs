@@ -20,8 +20,9 @@ use zerohop_wire::messages::{Confirm, Query, ReadChunk, RecordOperation as WireO
 use zerohop_wire::{AbortReason, Failure};
 
 use super::multi_chunk::with_trailing_zeros;
-use super::{Blob, CachedHeader, ChunkRange, known_of};
+use super::{Blob, known_of};
 use crate::planted::{Bug, is_planted};
+use crate::procedures::blob_knowledge::{CachedHeader, ChunkRange};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
     BLOB_AHEAD_BYTES, BLOB_CHECKS_MAX, BLOB_CONFIRMS_AHEAD, BLOB_CONFIRMS_MAX, BLOB_SHARED_BYTES_MAX,

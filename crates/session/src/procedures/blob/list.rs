@@ -14,7 +14,7 @@ use zerohop_placement::Division;
 use zerohop_wire::ids::PartitionId;
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 
-use super::contents::is_staged;
+use crate::procedures::blob_knowledge::is_staged;
 use crate::procedures::cluster_handle::ClusterHandle;
 use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;

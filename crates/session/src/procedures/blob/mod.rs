@@ -12,7 +12,6 @@
 
 mod chunks;
 mod consistent_read;
-mod contents;
 mod list;
 mod multi_chunk;
 mod pinned;
@@ -23,10 +22,10 @@ mod replace;
 mod stage;
 mod staged_extension;
 mod stat_many;
+mod transaction_reads;
 mod transactional;
 mod truncate;
 mod write;
-mod write_buffer;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -44,7 +43,6 @@ use consistent_read::ChunkReadResult;
 
 pub(crate) use chunks::ChunkLister;
 pub use consistent_read::BlobReadVersion;
-pub(crate) use contents::{contents_of, is_staged, own_attributes};
 pub use list::BlobList;
 pub(crate) use multi_chunk::with_trailing_zeros;
 pub use pinned::PinnedBlobs;
@@ -53,10 +51,9 @@ pub use read::BlobRead;
 pub use stage::StagedContents;
 pub use staged_extension::StagedExtension;
 pub use transactional::TransactionBlob;
-pub(crate) use transactional::{BlobKnowledge, PresentBlob};
-pub(crate) use write_buffer::BlobWrites;
 
 use crate::planted::{Bug, is_planted};
+use crate::procedures::blob_knowledge::CachedHeader;
 use crate::procedures::cluster_handle::ClusterHandle;
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::keyspace::Keyspace;
@@ -93,56 +90,6 @@ pub struct BlobInfo {
     pub finished: bool,
     /// When the header was last written: by a write that extended the blob, a truncation, or new attributes.
     pub version: Timestamp,
-}
-
-/// A header as it was read.
-#[derive(Clone, Debug)]
-struct CachedHeader {
-    version: Timestamp,
-    stamp: BlobStamp,
-    size: u64,
-    pending_truncation_end: u64,
-    staged_extension: StagedExtensionState,
-    chunk_bits: u8,
-    attributes: Bytes,
-}
-
-impl CachedHeader {
-    fn chunk_bytes(&self) -> u64 {
-        1 << self.chunk_bits
-    }
-
-    /// Splits `length` bytes from `offset` into parts that lie within one chunk each.
-    fn parts(&self, offset: u64, length: u64) -> impl Iterator<Item = ChunkRange> + use<> {
-        let (bits, end) = (self.chunk_bits, offset.saturating_add(length));
-        let mut at = offset;
-        std::iter::from_fn(move || {
-            let number = at >> bits;
-            let within = at - (number << bits);
-            let part_end = end.min((number + 1) << bits);
-            let part =
-                ChunkRange { number, within: within as u32, at, length: part_end.checked_sub(at)? as u32 };
-            at = part_end;
-            (part.length > 0).then_some(part)
-        })
-    }
-
-    /// The number of chunks that may exist.
-    fn chunks(&self) -> u64 {
-        self.size.max(self.pending_truncation_end).div_ceil(self.chunk_bytes())
-    }
-}
-
-/// A range of a blob's bytes within one chunk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct ChunkRange {
-    /// The chunk's number.
-    number: u64,
-    /// Offset of the range in the chunk, and in the blob.
-    within: u32,
-    at: u64,
-    /// Length in bytes.
-    length: u32,
 }
 
 impl Keyspace {
@@ -441,28 +388,4 @@ fn known_of(reply: &Reply) -> Result<CachedHeader, Error> {
         chunk_bits: header.chunk_bits,
         attributes: bytes.slice_ref(header.attributes),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_range_falls_apart_at_the_borders_of_chunks() {
-        let known = CachedHeader {
-            version: Timestamp(1),
-            stamp: BlobStamp::default(),
-            size: 0,
-            pending_truncation_end: 0,
-            staged_extension: StagedExtensionState::Not,
-            chunk_bits: 12,
-            attributes: Bytes::new(),
-        };
-        let parts = |offset, length| -> Vec<(u64, u32, u64, u32)> {
-            known.parts(offset, length).map(|p| (p.number, p.within, p.at, p.length)).collect()
-        };
-        assert_eq!(parts(0, 0), []);
-        assert_eq!(parts(4096, 4096), [(1, 0, 4096, 4096)]);
-        assert_eq!(parts(4095, 4098), [(0, 4095, 4095, 1), (1, 0, 4096, 4096), (2, 0, 8192, 1)]);
-    }
 }

@@ -9,7 +9,8 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{AbortReason, Failure};
 
-use super::{Blob, CachedHeader, ChunkRange};
+use super::Blob;
+use crate::procedures::blob_knowledge::{CachedHeader, ChunkRange};
 use crate::procedures::error::Error;
 
 /// The operations of one transaction over a blob.

@@ -19,7 +19,8 @@ use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::messages::{Query, ReadChunk, RecordOperation, RecordRead};
 
 use super::multi_chunk::with_trailing_zeros;
-use super::{Blob, BlobInfo, CachedHeader, ChunkRange, known_of};
+use super::{Blob, BlobInfo, known_of};
+use crate::procedures::blob_knowledge::{CachedHeader, ChunkRange};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::limits::{

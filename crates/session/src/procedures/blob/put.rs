@@ -15,8 +15,8 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::BLOB_ATTRIBUTES_BYTES_MAX;
 use zerohop_wire::messages::{BlobChange, Condition};
 
-use super::contents::UNFINISHED;
-use super::{Blob, BlobInfo, CachedHeader, StagedContents, StagedExtension};
+use super::{Blob, BlobInfo, StagedContents, StagedExtension};
+use crate::procedures::blob_knowledge::{CachedHeader, UNFINISHED};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
     BACKOFF_MAX, BLOB_ATTEMPTS_MAX, BLOB_BEATEN_CHECKS_MAX, BLOB_PUT_ATTEMPTS, BLOB_PUT_STAGED_BYTES_MIN,

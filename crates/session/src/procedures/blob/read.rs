@@ -20,7 +20,8 @@ use zerohop_wire::ids::{PartitionId, Timestamp};
 use zerohop_wire::messages::{Query, ReadChunk, RecordRead};
 
 use super::multi_chunk::with_trailing_zeros;
-use super::{Blob, BlobInfo, BlobReadVersion, CachedHeader, ChunkRange, known_of};
+use super::{Blob, BlobInfo, BlobReadVersion, known_of};
+use crate::procedures::blob_knowledge::{CachedHeader, ChunkRange};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{
     BLOB_CONFIRMS_AHEAD, BLOB_PIECE_BYTES, BLOB_STREAM_CHUNKS_MAX, STREAM_SNAPSHOT_ATTEMPTS,

@@ -22,9 +22,9 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::{BLOB_ATTRIBUTES_BYTES_MAX, SCAN_PAGE_KEYS_MAX};
 use zerohop_wire::messages::{BlobChange, Condition};
 
-use super::contents::UNFINISHED;
-use super::{Blob, BlobInfo, CachedHeader, TransactionBlob};
+use super::{Blob, BlobInfo, TransactionBlob};
 use crate::planted::{Bug, is_planted};
+use crate::procedures::blob_knowledge::{CachedHeader, UNFINISHED};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::limits::{BLOB_RENEWAL, BLOB_RENEWED_MS_MAX, BLOB_STAGED_MS_MAX};

@@ -11,9 +11,10 @@ use zerohop_wire::messages::{
     BlobChange, Condition, RecordOperation as WireOperation, RecordWrite, WriteChange,
 };
 
+use super::Blob;
 use super::truncate::next;
-use super::{Blob, CachedHeader, ChunkRange};
 use crate::planted::{Bug, is_planted};
+use crate::procedures::blob_knowledge::{CachedHeader, ChunkRange};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{BLOB_AHEAD_BYTES, BLOB_ATTEMPTS_MAX, BLOB_STAGED_STEP_CHUNKS};
 use crate::procedures::shell::PendingReply;

@@ -5,19 +5,20 @@ use bytes::Bytes;
 use zerohop_wire::Failure;
 use zerohop_wire::messages::{Query, ReadChunk, RecordOperation as WireOperation, RecordRead};
 
-use super::transactional::{BlobKnowledge, PresentBlob, ReadSpan};
+use super::transactional::ReadSpan;
 use super::{Blob, TransactionBlob, known_of};
+use crate::procedures::blob_knowledge::{BlobKnowledge, ChunkRange, PresentBlob};
 use crate::procedures::error::Error;
 use crate::procedures::limits::BLOB_WRITE_BYTES_MAX;
 use crate::procedures::transaction::Transaction;
 
 impl<'a> TransactionBlob<'a> {
-    pub(crate) fn of(transaction: &Transaction, blob: Blob<'a>) -> Self {
+    pub(super) fn of(transaction: &Transaction, blob: Blob<'a>) -> Self {
         Self { transaction: transaction.clone(), blob: blob.within(transaction.client()) }
     }
 
     /// The request for the header; `None` if the transaction knows the blob already.
-    pub(crate) fn header_request(&self) -> Result<Option<SessionRequest>, Error> {
+    pub(super) fn header_request(&self) -> Result<Option<SessionRequest>, Error> {
         if self.transaction.blob_seen(&self.record_name())?.is_some() {
             return Ok(None);
         }
@@ -26,7 +27,7 @@ impl<'a> TransactionBlob<'a> {
     }
 
     /// Stores the result of that request.
-    pub(crate) fn header_found(&self, reply: Result<Reply, Reason>) -> Result<(), Error> {
+    pub(super) fn header_found(&self, reply: Result<Reply, Reason>) -> Result<(), Error> {
         let found = match reply {
             Ok(reply) => BlobKnowledge::There(PresentBlob::found(known_of(&reply)?)),
             Err(Reason::Answer { failure: Failure::NotFound }) => BlobKnowledge::Absent,
@@ -37,7 +38,7 @@ impl<'a> TransactionBlob<'a> {
 
     /// The parts to read for a range, an offset and a length. Also returns how many of the `left` bytes remain for further ranges; `None` starts
     /// with the maximum that one transaction reads at once.
-    pub(crate) async fn read_span_of(
+    pub(super) async fn read_span_of(
         &self,
         range: (u64, u64),
         left: Option<u64>,
@@ -49,8 +50,8 @@ impl<'a> TransactionBlob<'a> {
     }
 
     /// The requests for all parts.
-    pub(crate) fn requests(&self, span: &ReadSpan) -> Result<Vec<SessionRequest>, Error> {
-        let query = |part: &super::ChunkRange| {
+    pub(super) fn requests(&self, span: &ReadSpan) -> Result<Vec<SessionRequest>, Error> {
+        let query = |part: &ChunkRange| {
             let key = self.blob.chunk_key(&span.header, part.number)?;
             let query = Query::ReadChunk(ReadChunk { offset: part.within, length: part.length });
             self.blob.request(&WireOperation::Read(RecordRead { key: &key, query }))
@@ -59,7 +60,7 @@ impl<'a> TransactionBlob<'a> {
     }
 
     /// The bytes from the replies, with the transaction's own changes applied. `None`: the transaction has made more changes meanwhile.
-    pub(crate) fn assembled_bytes(
+    pub(super) fn assembled_bytes(
         &self,
         span: &ReadSpan,
         answers: impl Iterator<Item = Result<Reply, Reason>>,

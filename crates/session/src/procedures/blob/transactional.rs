@@ -19,10 +19,11 @@ use zerohop_wire::messages::{
 };
 
 use super::truncate::next;
-use super::write_buffer::{self, BlobWrites};
-use super::{Blob, BlobInfo, CachedHeader, ChunkRange, ChunkReadResult, with_trailing_zeros};
+use super::{Blob, BlobInfo, ChunkReadResult, with_trailing_zeros};
+use crate::procedures::blob_knowledge::{
+    BlobKnowledge, BlobWrites, CachedHeader, ChunkRange, PresentBlob, change_number,
+};
 use crate::procedures::error::{BlobError, Error};
-use crate::procedures::keyspace::Keyspace;
 use crate::procedures::limits::BLOB_WRITE_BYTES_MAX;
 use crate::procedures::operation;
 use crate::procedures::transaction::{Promise, Transaction};
@@ -35,50 +36,9 @@ pub struct TransactionBlob<'a> {
     pub(super) blob: Blob<'a>,
 }
 
-/// The transaction's knowledge of a blob.
-#[derive(Clone, Debug)]
-pub(crate) enum BlobKnowledge {
-    /// The blob was absent, and the transaction does not create it.
-    Absent,
-    /// The transaction has removed the blob. The value is the version of the header that was read; zero: the blob was absent before this
-    /// transaction created it.
-    Removed(Timestamp),
-    There(PresentBlob),
-}
-
-/// A blob that exists for this transaction.
-#[derive(Clone, Debug)]
-pub(crate) struct PresentBlob {
-    /// The header as it was read, with the fence and the attributes that result from this transaction's changes, and the greatest size that it had
-    /// before a truncation. For a new blob, the version of what was there before.
-    header: CachedHeader,
-    /// Size of the blob after the transaction's changes.
-    size: u64,
-    /// Contents that were read are valid up to this offset.
-    found_end: u64,
-    /// The commit gives the header a new version.
-    has_changed_header: bool,
-}
-
-impl PresentBlob {
-    pub(super) fn found(header: CachedHeader) -> Self {
-        Self { size: header.size, found_end: header.size, header, has_changed_header: false }
-    }
-
-    /// Whether this transaction creates the blob.
-    fn is_own(&self) -> bool {
-        self.header.stamp.id == BlobStamp::OWN
-    }
-
-    /// The number of chunks that may exist.
-    fn chunks(&self) -> u64 {
-        self.header.chunks().max(self.size.div_ceil(self.header.chunk_bytes()))
-    }
-}
-
 /// The data to read for one range, and the header that it belongs to.
 #[derive(Debug)]
-pub(crate) struct ReadSpan {
+pub(super) struct ReadSpan {
     pub(super) header: CachedHeader,
     requested: (u64, u64),
     /// The range, extended to include every number that lies partly in it.
@@ -91,13 +51,6 @@ impl ReadSpan {
     /// Length of the result in bytes.
     pub(super) fn bytes(&self) -> u64 {
         self.requested.1 - self.requested.0
-    }
-}
-
-impl Transaction {
-    /// A handle to read and change a blob inside this transaction.
-    pub fn blob<'a>(&self, keyspace: &'a Keyspace, name: impl Into<Bytes>) -> TransactionBlob<'a> {
-        TransactionBlob::of(self, keyspace.blob(name))
     }
 }
 
@@ -240,7 +193,7 @@ impl TransactionBlob<'_> {
             let read = self.read(offset, width).await?;
             number[..read.len()].copy_from_slice(&read);
             let number = &mut number[..width as usize];
-            let (old, new) = write_buffer::change(number, &wire);
+            let (old, new) = change_number(number, &wire);
             self.put(&seen, (offset, end), Bytes::copy_from_slice(number))?;
             let number_returned = if returned == ReturnedNumber::Old { old } else { new };
             return Ok(Promise::of_known(number_returned, operation::transformed));
@@ -527,7 +480,7 @@ impl TransactionBlob<'_> {
         self.transaction.blob_edits(&self.record_name(), look)
     }
 
-    pub(crate) fn record_name(&self) -> (zerohop_wire::ids::KeyspaceId, Vec<u8>) {
+    pub(super) fn record_name(&self) -> (zerohop_wire::ids::KeyspaceId, Vec<u8>) {
         (self.blob.keyspace.id(), self.blob.name.to_vec())
     }
 

@@ -14,9 +14,10 @@ use zerohop_wire::messages::{
     BlobChange, Condition, RecordOperation as WireOperation, RecordWrite, Remove, WriteChange,
 };
 
+use super::Blob;
 use super::chunks::{AbsentChunks, BlobChunks};
-use super::{Blob, CachedHeader};
 use crate::planted::{Bug, is_planted};
+use crate::procedures::blob_knowledge::CachedHeader;
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::BLOB_ATTEMPTS_MAX;
 use crate::procedures::transaction::Attempts;

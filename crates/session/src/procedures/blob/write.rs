@@ -5,8 +5,9 @@ use zerohop_wire::Failure;
 use zerohop_wire::messages::{BlobChange, Condition, Number, ReturnedNumber};
 
 use super::multi_chunk::is_refused;
-use super::{Blob, BlobReadVersion, CachedHeader, ChunkRange};
+use super::{Blob, BlobReadVersion};
 use crate::planted::{Bug, is_planted};
+use crate::procedures::blob_knowledge::{CachedHeader, ChunkRange};
 use crate::procedures::error::{BlobError, Error};
 use crate::procedures::limits::{BLOB_ATTEMPTS_MAX, BLOB_EXTEND_ATTEMPTS_MAX, BLOB_WRITE_BYTES_MAX};
 use crate::procedures::transaction::Attempts;

@@ -10,7 +10,8 @@ use zerohop_wire::limits::CHUNKS_LISTED_FROM;
 use zerohop_wire::messages::{Query, ReadChunk, RecordRead};
 
 use super::Snapshot;
-use crate::procedures::blob::{BlobInfo, ChunkLister, contents_of, own_attributes, with_trailing_zeros};
+use crate::procedures::blob::{BlobInfo, ChunkLister, with_trailing_zeros};
+use crate::procedures::blob_knowledge::{contents_of, own_attributes};
 use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::shell::PendingReply;

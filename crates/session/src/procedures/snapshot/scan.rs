@@ -13,7 +13,7 @@ use zerohop_wire::{BadRequestReason, Failure};
 
 use super::Snapshot;
 use super::range_scan::SnapshotRangeScan;
-use crate::procedures::blob::is_staged;
+use crate::procedures::blob_knowledge::is_staged;
 use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
 

@@ -1,6 +1,6 @@
 //! What a transaction keeps for one blob.
 
-use crate::procedures::blob::{BlobKnowledge, BlobWrites};
+use crate::procedures::blob_knowledge::{BlobKnowledge, BlobWrites};
 
 /// The state that a transaction keeps for one blob.
 #[derive(Debug)]

@@ -1,4 +1,4 @@
-//! The state that a transaction keeps for its blobs: see [`crate::procedures::blob::TransactionBlob`].
+//! The state that a transaction keeps for its blobs.
 
 use crate::{CompositeItem, SessionError as Reason};
 use zerohop_wire::AbortReason;
@@ -9,7 +9,7 @@ use super::Transaction;
 use super::blob_buffer::BlobBuffer;
 use super::buffer::RecordName;
 use super::staged_pieces::KeyLocation;
-use crate::procedures::blob::{BlobKnowledge, BlobWrites, PresentBlob};
+use crate::procedures::blob_knowledge::{BlobKnowledge, BlobWrites, PresentBlob};
 use crate::procedures::error::Error;
 
 /// Length of a chunk's number, which follows the name in a key.

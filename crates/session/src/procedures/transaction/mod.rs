@@ -27,6 +27,7 @@ use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::operation::{Operation, ReplyReader};
 
+pub(crate) use batch::{RecordReads, check_item_count};
 use buffer::{Buffer, BufferLookup};
 pub use retry::Attempts;
 

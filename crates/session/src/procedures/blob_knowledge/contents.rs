@@ -7,21 +7,21 @@ use zerohop_wire::contents::{Contents, STAGED_PREFIX, Slot};
 use super::CachedHeader;
 
 /// The attributes of an unfinished blob begin with this mark.
-pub(super) const UNFINISHED: &[u8] = b"\0zerohop unfinished\0";
+pub(crate) const UNFINISHED: &[u8] = b"\0zerohop unfinished\0";
 
 impl CachedHeader {
     /// Whether the blob is complete.
-    pub(super) fn is_finished(&self) -> bool {
+    pub(crate) fn is_finished(&self) -> bool {
         !self.attributes.starts_with(UNFINISHED)
     }
 
     /// The attributes as the blob's owner has set them.
-    pub(super) fn own_attributes(&self) -> Bytes {
+    pub(crate) fn own_attributes(&self) -> Bytes {
         own_attributes(&self.attributes).0
     }
 
     /// Combines the owner's attributes with the header's reference to the contents.
-    pub(super) fn attributes_with_contents(&self, own: &[u8]) -> Vec<u8> {
+    pub(crate) fn attributes_with_contents(&self, own: &[u8]) -> Vec<u8> {
         let mut marked = Vec::new();
         if let Some(contents) = reference_in(&self.attributes) {
             contents.encode(&mut marked);
@@ -31,27 +31,27 @@ impl CachedHeader {
     }
 
     /// The name in the keys of the chunks, for the blob of this name.
-    pub(super) fn contents_name<'a>(&'a self, name: &'a [u8]) -> &'a [u8] {
+    pub(crate) fn contents_name<'a>(&'a self, name: &'a [u8]) -> &'a [u8] {
         contents_of(&self.attributes, name, self.stamp).0
     }
 
     /// The blob stamp of the chunks.
-    pub(super) fn chunk_stamp(&self) -> BlobStamp {
+    pub(crate) fn chunk_stamp(&self) -> BlobStamp {
         self.in_chunks(self.stamp)
     }
 
     /// Converts a fence of the header into that of the chunks.
-    pub(super) fn in_chunks(&self, stamp: BlobStamp) -> BlobStamp {
+    pub(crate) fn in_chunks(&self, stamp: BlobStamp) -> BlobStamp {
         contents_of(&self.attributes, b"", stamp).1
     }
 
     /// The slot of the contents.
-    pub(super) fn slot(&self, name: &[u8]) -> Slot {
+    pub(crate) fn slot(&self, name: &[u8]) -> Slot {
         Slot::of(self.contents_name(name), name)
     }
 
     /// Whether these are the remains of contents that were replaced. No writer needs them.
-    pub(super) fn is_remains(&self) -> bool {
+    pub(crate) fn is_remains(&self) -> bool {
         !self.is_finished() && reference_in(&self.attributes).is_some()
     }
 }

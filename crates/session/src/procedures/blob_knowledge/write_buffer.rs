@@ -18,16 +18,16 @@ enum BlobWrite {
 }
 
 impl BlobWrites {
-    pub(super) fn write(&mut self, offset: u64, bytes: Bytes) {
+    pub(crate) fn write(&mut self, offset: u64, bytes: Bytes) {
         self.0.push(BlobWrite::Write(offset, bytes));
     }
 
-    pub(super) fn transform(&mut self, offset: u64, transform: Transform) {
+    pub(crate) fn transform(&mut self, offset: u64, transform: Transform) {
         self.0.push(BlobWrite::Transform(offset, transform));
     }
 
     /// Drops the changes that lie completely behind the new end.
-    pub(super) fn truncate(&mut self, size: u64) {
+    pub(crate) fn truncate(&mut self, size: u64) {
         self.0.retain_mut(|edit| match edit {
             BlobWrite::Write(at, bytes) => {
                 bytes.truncate(usize::try_from(size.saturating_sub(*at)).unwrap_or(usize::MAX));
@@ -39,7 +39,7 @@ impl BlobWrites {
     }
 
     /// The range to read so that this range can be computed: it includes every number that lies partly in it.
-    pub(super) fn widened(&self, (mut from, mut end): (u64, u64)) -> (u64, u64) {
+    pub(crate) fn widened(&self, (mut from, mut end): (u64, u64)) -> (u64, u64) {
         if from >= end {
             return (from, end);
         }
@@ -59,7 +59,7 @@ impl BlobWrites {
     }
 
     /// Applies all changes to the bytes that were read from an offset on. The range must come from [`BlobWrites::widened`].
-    pub(super) fn apply_over(&self, from: u64, found: &mut [u8]) {
+    pub(crate) fn apply_over(&self, from: u64, found: &mut [u8]) {
         let end = from + found.len() as u64;
         for edit in &self.0 {
             match edit {
@@ -74,7 +74,7 @@ impl BlobWrites {
                     let width = transform.number.bytes();
                     if *at >= from && at + width as u64 <= end {
                         let place = (at - from) as usize;
-                        change(&mut found[place..place + width], transform);
+                        change_number(&mut found[place..place + width], transform);
                     }
                 }
                 BlobWrite::Truncate(size) => {
@@ -87,7 +87,7 @@ impl BlobWrites {
 }
 
 /// Changes a number; returns its old and new value.
-pub(super) fn change(number: &mut [u8], transform: &Transform) -> (u64, u64) {
+pub(crate) fn change_number(number: &mut [u8], transform: &Transform) -> (u64, u64) {
     let mut old = [0; 8];
     old[..number.len()].copy_from_slice(number);
     let old = u64::from_le_bytes(old);
