@@ -1,7 +1,8 @@
 //! `CLIENT`.
 
+use super::help::help;
 use super::local::is_name;
-use super::{Connection, Replies, repeated, unknown_subcommand};
+use super::{Connection, Replies, repeated};
 use crate::execute::SYNTAX;
 use crate::limits::NAME_BYTES_MAX;
 use crate::number::integer;
@@ -56,7 +57,7 @@ impl Connection {
                 exactly(3, "client|reply")?;
                 self.set_reply_mode(args, reply)?;
             }
-            () => return Err(unknown_subcommand("client", args)),
+            () => return help("client", args, reply),
         }
         Ok(())
     }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::gather::Gather;
-use super::{Connection, unknown_subcommand, wrong_number};
+use super::help::help;
+use super::{Connection, wrong_number};
 use crate::command::GatherCommand;
 use crate::number::integer;
 use crate::{
@@ -55,7 +56,7 @@ impl Connection {
                 exactly(3, "cluster|keyslot")?;
                 reply.integer(world.slot_of(args.at(2)).into());
             }
-            () => return Err(unknown_subcommand("cluster", args)),
+            () => return help("cluster", args, reply),
         }
         Ok(())
     }

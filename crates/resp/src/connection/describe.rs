@@ -1,6 +1,7 @@
 //! `COMMAND`: information about the commands.
 
-use super::{unknown_subcommand, wrong_number};
+use super::help::help;
+use super::wrong_number;
 use crate::command::{ADMIN, BLOCKING, CommandRow, DENYOOM, FAST, NO_AUTH, NO_MULTI, READONLY, TABLE, WRITE};
 use crate::execute::SYNTAX;
 use crate::glob::Glob;
@@ -53,7 +54,7 @@ pub(crate) fn command(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(),
         () if args.is(1, "COUNT") => return Err(wrong_number("command|count")),
         () if args.is(1, "GETKEYS") && args.len() < 4 => return Err(wrong_number("command|getkeys")),
         () if args.is(1, "GETKEYS") => keys(args.from(2), reply)?,
-        () => return Err(unknown_subcommand("command", args)),
+        () => return help("command", args, reply),
     }
     Ok(())
 }

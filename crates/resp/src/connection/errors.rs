@@ -47,7 +47,7 @@ pub(super) fn unknown_command(args: Args<'_>) -> String {
     text
 }
 
-pub(crate) fn unknown_subcommand(command: &str, args: Args<'_>) -> String {
+pub(super) fn unknown_subcommand(command: &str, args: Args<'_>) -> String {
     let upper = command.to_ascii_uppercase();
     format!("ERR unknown subcommand '{}'. Try {upper} HELP.", repeated(args.at(1), REPEATED_MAX))
 }

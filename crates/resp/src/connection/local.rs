@@ -2,7 +2,8 @@
 
 use zerohop_wire::ids::KeyspaceId;
 
-use super::{describe, information, settings, unknown_subcommand, wrong_number};
+use super::help::help;
+use super::{describe, information, settings, wrong_number};
 use crate::command::LocalCommand;
 use crate::execute::{NOT_AN_INTEGER, SYNTAX};
 use crate::limits::SLEEP_MS_MAX;
@@ -47,7 +48,7 @@ fn debug(args: Args<'_>, world: &mut dyn ConnectionWorld, reply: &mut ReplyWrite
         return Err("ERR DEBUG command not allowed.".to_owned());
     }
     if !args.is(1, "SLEEP") {
-        return Err(unknown_subcommand("debug", args));
+        return help("debug", args, reply);
     }
     if args.len() != 3 {
         return Err(SYNTAX.to_owned());

@@ -6,6 +6,7 @@ mod describe;
 mod errors;
 mod gather;
 mod greeting;
+mod help;
 mod information;
 mod keyspace;
 mod local;
@@ -40,7 +41,7 @@ use spread::Spread;
 use steps::Steps;
 use transaction::{Transaction, Watch};
 
-pub(crate) use errors::{CROSS_SLOT, unknown_subcommand, wrong_number};
+pub(crate) use errors::{CROSS_SLOT, wrong_number};
 
 /// The result of [`Connection::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

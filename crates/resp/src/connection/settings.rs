@@ -1,6 +1,7 @@
 //! `CONFIG`: the settings that Redis clients ask for. None can be changed over this protocol.
 
-use super::{unknown_subcommand, wrong_number};
+use super::help::help;
+use super::wrong_number;
 use crate::glob::Glob;
 use crate::limits::CONFIG_PATTERNS_MAX;
 use crate::{Args, ReplyWriter};
@@ -56,7 +57,7 @@ pub(super) fn config(args: Args<'_>, reply: &mut ReplyWriter<'_>) -> Result<(), 
         return Ok(());
     }
     if !args.is(1, "SET") {
-        return Err(unknown_subcommand("config", args));
+        return help("config", args, reply);
     }
     if args.len() < 4 || !args.len().is_multiple_of(2) {
         return Err(wrong_number("config|set"));

@@ -555,3 +555,24 @@ fn unexpected_ticket_is_ignored() {
     assert!(!client.connection.complete(strange, b"+lost\r\n", &mut client.world, &mut client.out));
     assert_eq!(client.send("PING"), "+PONG\r\n");
 }
+
+#[test]
+fn recommended_help_lists_the_subcommands() {
+    let mut client = ModelClient::new();
+    for (name, one) in
+        [("CLIENT", "SETNAME name"), ("CLUSTER", "SLOTS"), ("COMMAND", "COUNT"), ("CONFIG", "SET name")]
+    {
+        let refused = client.send(&format!("{name} NOSUCH"));
+        assert_eq!(refused, format!("-ERR unknown subcommand 'NOSUCH'. Try {name} HELP.\r\n"));
+        let help = client.send(&format!("{name} help"));
+        let (head, lines) = help.split_once("\r\n").unwrap();
+        let count = head.strip_prefix('*').and_then(|count| count.parse().ok());
+        assert_eq!(Some(lines.lines().count()), count, "{help}");
+        assert!(lines.starts_with(&format!("+{name} <subcommand>")), "{help}");
+        assert!(lines.contains(&format!("\r\n+{one}")), "{help}");
+        assert!(lines.ends_with("+HELP\r\n+    Print this help.\r\n"), "{help}");
+        let lower = name.to_ascii_lowercase();
+        let refused = client.send(&format!("{name} HELP x"));
+        assert_eq!(refused, format!("-ERR wrong number of arguments for '{lower}|help' command\r\n"));
+    }
+}
