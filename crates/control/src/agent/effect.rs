@@ -114,9 +114,7 @@ pub enum NoOutcome {
 impl fmt::Display for NoOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::TimedOut => {
-                "the control group has not answered in time; it may still do this: look at the status before asking again"
-            }
+            Self::TimedOut => "the control group has not decided it in time, and may still do so",
             Self::Busy => "too many commands are waiting: nothing was done, ask again later",
         })
     }

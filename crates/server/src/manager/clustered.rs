@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout};
-use zerohop_control::agent::ClusterStatus;
+use zerohop_control::agent::{ClusterStatus, NoOutcome};
 use zerohop_control::command::{
     self, CommandRefusal, ControlCommand, MovePartition, RecoverySource, RegionSplit,
 };
@@ -16,7 +16,7 @@ use zerohop_system::clock::unix_ms;
 use zerohop_wire::admin::{
     AdminAnswer, AdminDone, AdminQuestion, AdminReply, KeyspaceStatus, LossesAcknowledge, ManagersSet,
     NodeRemove, PartitionMove, PartitionRecover, REFUSED_DECIDED, REFUSED_FAILED, REFUSED_REQUEST,
-    REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
+    REFUSED_UNDECIDED, REFUSED_UNFOLLOWED, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
 };
 use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
@@ -290,13 +290,40 @@ async fn have_decided(
             }
             _ => AdminAnswer::refused(REFUSED_DECIDED, refusal.to_string()),
         })?,
-        Err(error) => return Err(failed(error.to_string())),
+        Err(no_outcome) => return Err(without_outcome(no_outcome)),
     };
     match timeout(MAP_WAIT, shared.map_changes.reach(done.epoch)).await {
         Ok(()) => Ok(done),
-        Err(_) => Err(failed(format!(
-            "the change is made (map epoch {}), but not every instance of this node has followed it within {MAP_WAIT:?}",
-            done.epoch
-        ))),
+        Err(_) => Err(AdminAnswer::refused(
+            REFUSED_UNFOLLOWED,
+            format!(
+                "the change is made (map epoch {}), but not every instance of this node has followed it within {MAP_WAIT:?}",
+                done.epoch
+            ),
+        )),
+    }
+}
+
+/// The answer to a command without a known outcome. Only a command that was not accepted has changed nothing.
+fn without_outcome(no_outcome: NoOutcome) -> AdminAnswer {
+    let code = match no_outcome {
+        NoOutcome::TimedOut => REFUSED_UNDECIDED,
+        NoOutcome::Busy => REFUSED_FAILED,
+    };
+    AdminAnswer::refused(code, no_outcome.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_command_that_was_not_accepted_is_answered_as_unchanged() {
+        let code = |no_outcome| match without_outcome(no_outcome).answer {
+            Some(AdminReply::Refused(refused)) => refused.code,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(code(NoOutcome::TimedOut), REFUSED_UNDECIDED);
+        assert_eq!(code(NoOutcome::Busy), REFUSED_FAILED);
     }
 }

@@ -13,7 +13,7 @@ use zerohop_system::clock::{Stopwatch, unix_ms};
 use zerohop_system::repeated::RepeatedEvent;
 use zerohop_wire::admin::{
     AdminAnswer, AdminDone, AdminQuestion, AdminReply, AdminRequest, KeyspaceStatus, LossesAcknowledge,
-    REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNKNOWN,
+    REFUSED_FAILED, REFUSED_REQUEST, REFUSED_UNFOLLOWED, REFUSED_UNKNOWN,
 };
 use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::{KeyspaceId, MapEpoch};
@@ -317,7 +317,7 @@ impl JobWorker {
         let text = format!("the change is made (map epoch {}), but {}", map.epoch(), faults.join("; "));
         error!(reason = text, "not every instance has followed a change of the map");
         self.shared.record_alert(text.clone());
-        failed(text)
+        Err(AdminAnswer::refused(REFUSED_UNFOLLOWED, text))
     }
 }
 

@@ -2,7 +2,8 @@
 
 use prost::Message;
 
-/// The reason why a request was not done. Nothing was changed, unless the code is [`REFUSED_FAILED`] and the reason says so.
+/// The reason why a request was not done, or not answered with a result. Nothing was changed, unless the code is [`REFUSED_UNDECIDED`] or
+/// [`REFUSED_UNFOLLOWED`].
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct AdminRefusal {
     /// For programs: one of the `REFUSED_` constants.
@@ -39,3 +40,7 @@ pub const REFUSED_UNKNOWN_PARTITION: &str = "unknown-partition";
 pub const REFUSED_DECIDED: &str = "refused";
 /// [`AdminRefusal::code`]: the node could not execute the request at the moment; the reason says why.
 pub const REFUSED_FAILED: &str = "failed";
+/// [`AdminRefusal::code`]: the control group has not decided the request in time, and may still do so: its outcome is unknown.
+pub const REFUSED_UNDECIDED: &str = "undecided";
+/// [`AdminRefusal::code`]: the change is made, but not every instance of the node has followed it.
+pub const REFUSED_UNFOLLOWED: &str = "unfollowed";
