@@ -8,8 +8,8 @@ use zerohop_client::{Client, DropOptions, Reason};
 use zerohop_wire::admin::{
     AdminAnswer, AdminQuestion, AdminReply, AdminRequest, DelegateToken, KeyspaceSettings, KeyspaceStatus,
     LossesAcknowledge, ManagersSet, NodeRemove, NodeStateSet, PartitionList, PartitionMove, PartitionRecover,
-    PartitionStatus, REFUSED_FAILED, RegionSplit, Status, StatusGet, TokenList, TokenPut, TokenRevoke,
-    TokenStatus,
+    PartitionStatus, REFUSED_FAILED, REFUSED_UNDECIDED, REFUSED_UNFOLLOWED, RegionSplit, Status, StatusGet,
+    TokenList, TokenPut, TokenRevoke, TokenStatus,
 };
 
 use super::ending::CommandError;
@@ -254,11 +254,17 @@ async fn answer(client: &Client, query: AdminQuestion) -> Result<AdminReply, Com
             Ok(answer) => answer?,
         };
         match AdminAnswer::from_bytes(&answer).map_err(|_| CommandError::Unexpected)?.answer {
-            // A refusal changes nothing, so the question can be repeated.
+            // Nothing was changed, so the question can be repeated.
             Some(AdminReply::Refused(refused))
                 if refused.code == REFUSED_FAILED && start.elapsed() < deadline.min(NOT_NOW_MAX) =>
             {
                 sleep(NOT_NOW_PAUSE).await;
+            }
+            Some(AdminReply::Refused(refused)) if refused.code == REFUSED_UNDECIDED => {
+                return Err(in_doubt(client, &refused.reason).await);
+            }
+            Some(AdminReply::Refused(refused)) if refused.code == REFUSED_UNFOLLOWED => {
+                return Err(CommandError::UnderWay(refused.reason));
             }
             Some(answer) => return Ok(answer),
             None => return Err(CommandError::Unexpected),
