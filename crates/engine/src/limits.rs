@@ -57,6 +57,13 @@ pub const POSITION_EVERY_BYTES: u32 = 4 << 10;
 /// other members of a partition that is not busy, and the one before them.
 pub const RECENT_ENTRIES: usize = 4;
 
+/// A journal file takes at most this part of the free bytes at its creation: an instance has up to three, and a disk serves several
+/// instances.
+pub const JOURNAL_OF_FREE: u64 = 32;
+
+/// A journal file is not closed for lack of room below this size, and a full disk does not remove a smaller one that is written.
+pub const JOURNAL_FILE_BYTES_MIN: u64 = 1 << 20;
+
 /// An entry above this size is written to its segment only; the journal then holds just its head.
 pub const JOURNAL_INLINE_BYTES_MAX: usize = 64 << 10;
 

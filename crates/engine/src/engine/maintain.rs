@@ -303,9 +303,10 @@ impl<D: Disk> Engine<D> {
         Ok(())
     }
 
-    /// Removes the oldest journal file once the segments durably hold its entries.
+    /// Removes the oldest journal file once the segments durably hold its entries. On a full disk that can be the file that is
+    /// written, whose space nothing else gives back while no writes come.
     fn shorten_journal(&mut self) -> EngineResult<()> {
-        let Some(holds) = self.journal.oldest_closed() else { return Ok(()) };
+        let Some(holds) = self.journal.oldest_closed(self.io.space.is_full()) else { return Ok(()) };
         let mut behind = Vec::new();
         for (&handle, &index) in holds {
             if store_of(&mut self.partitions, Handle(handle)).is_err() {

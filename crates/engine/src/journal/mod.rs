@@ -14,7 +14,7 @@ pub mod format;
 use crate::PartitionId;
 use crate::disk::crash_point::CrashPoint;
 use crate::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket, create_over_remains};
-use crate::limits::{JOURNAL_INLINE_BYTES_MAX, KEY_BYTES_MAX};
+use crate::limits::{JOURNAL_FILE_BYTES_MIN, JOURNAL_INLINE_BYTES_MAX, JOURNAL_OF_FREE, KEY_BYTES_MAX};
 use crate::log::entry::EntryMeta;
 use crate::planted::{Bug, is_planted};
 use format::{HEADER_BYTES, JournalHeader, JournalRecord};
@@ -69,14 +69,23 @@ struct File {
     path: String,
     file: FileId,
     salt: u32,
+    /// It is closed when it has this much.
+    bytes_max: u64,
     written_bytes: u64,
     synced_bytes: u64,
     /// Highest log index of each partition in this file.
     partition_ends: BTreeMap<u32, u64>,
 }
 
+impl File {
+    /// Whether the next batch goes into another file.
+    fn is_complete(&self) -> bool {
+        self.written_bytes >= self.bytes_max
+    }
+}
+
 impl Journal {
-    /// A journal that closes a file when it has `file_bytes_max`, on a disk where a file has at most `disk_file_bytes_max`.
+    /// A journal that closes a file when it has `file_bytes_max` at the latest, on a disk where a file has at most `disk_file_bytes_max`.
     pub(crate) fn new(file_bytes_max: u64, disk_file_bytes_max: u64, next_number: u64) -> Journal {
         Journal {
             file_bytes_max,
@@ -175,7 +184,7 @@ impl Journal {
 
     fn begin_batch(&mut self) {
         if self.buffer.is_empty() {
-            let open = self.files.back().filter(|f| f.written_bytes < self.file_bytes_max);
+            let open = self.files.back().filter(|f| !f.is_complete());
             // A batch goes into one file. A new file is made when the batch is flushed.
             let (salt, synced_bytes) = match open {
                 Some(file) => (file.salt, file.synced_bytes),
@@ -199,8 +208,8 @@ impl Journal {
 
     /// Whether little or no space is preallocated for the next batches.
     pub(crate) fn needs_spare(&self) -> bool {
-        let end = self.file_bytes_max - self.file_bytes_max / 8;
-        self.spare.is_none() && self.files.back().is_none_or(|file| file.written_bytes >= end)
+        let is_near_end = |file: &File| file.written_bytes >= file.bytes_max - file.bytes_max / 8;
+        self.spare.is_none() && self.files.back().is_none_or(is_near_end)
     }
 
     /// Makes the next file ahead, durably. If that fails nothing is left of it.
@@ -241,11 +250,27 @@ impl Journal {
             }
         }
         // The last batch of a file may end behind its nominal end.
-        disk.reserve(file, self.file_bytes_max + self.file_bytes_max / 16);
+        let bytes_max = self.bytes_max_on(disk);
+        disk.reserve(file, bytes_max + bytes_max / 16);
         let salt = header.salt;
         let bytes = HEADER_BYTES as u64;
         let holds = BTreeMap::new();
-        Ok(File { path, file, salt, written_bytes: bytes, synced_bytes: bytes, partition_ends: holds })
+        Ok(File {
+            path,
+            file,
+            salt,
+            bytes_max,
+            written_bytes: bytes,
+            synced_bytes: bytes,
+            partition_ends: holds,
+        })
+    }
+
+    /// The bytes at which the next file is closed: fewer on a disk with little room, whose journal would otherwise take it.
+    fn bytes_max_on<D: Disk>(&self, disk: &mut D) -> u64 {
+        // A disk that does not report its free space has enough of it, as far as is known.
+        let share = disk.free_bytes().map_or(u64::MAX, |free| free / JOURNAL_OF_FREE);
+        share.max(JOURNAL_FILE_BYTES_MIN).min(self.file_bytes_max)
     }
 
     /// Adds a file from before the store was opened, to which nothing more is written. It holds entries of these partitions,
@@ -258,13 +283,13 @@ impl Journal {
     ) -> DiskResult<()> {
         let path = format!("{FOLDER}/{}", name.name);
         let file = disk.open(&path, OpenMode::Existing)?;
-        let bytes = name.bytes.max(self.file_bytes_max);
         self.files.push_back(File {
             path,
             file,
             salt: 0,
-            written_bytes: bytes,
-            synced_bytes: bytes,
+            bytes_max: 0,
+            written_bytes: name.bytes,
+            synced_bytes: name.bytes,
             partition_ends: holds,
         });
         Ok(())
@@ -379,12 +404,15 @@ impl Journal {
         Ok(std::mem::take(&mut self.batch))
     }
 
-    /// The entries of the oldest file that is no longer written: partition handles and highest log indexes.
-    pub(crate) fn oldest_closed(&self) -> Option<&BTreeMap<u32, u64>> {
+    /// The entries of the oldest file that is no longer written: partition handles and highest log indexes. On a full disk
+    /// (`is_full`) the file that is written counts too, if no batch is for it and its removal frees enough.
+    pub(crate) fn oldest_closed(&self, is_full: bool) -> Option<&BTreeMap<u32, u64>> {
         let is_followed = self.files.len() > 1;
         let is_at_rest = |file: &&File| self.begun.as_ref().is_none_or(|begun| begun.file != file.file);
+        let gives_room =
+            |file: &File| is_full && self.buffer.is_empty() && file.written_bytes >= JOURNAL_FILE_BYTES_MIN;
         let oldest = self.files.front().filter(is_at_rest);
-        oldest.filter(|f| is_followed || f.written_bytes >= self.file_bytes_max).map(|f| &f.partition_ends)
+        oldest.filter(|f| is_followed || f.is_complete() || gives_room(f)).map(|f| &f.partition_ends)
     }
 
     /// Removes the oldest file: the segments durably hold its entries. In order, so that after a crash the remaining files

@@ -14,6 +14,7 @@ mod formats;
 mod full_disk;
 mod intervals;
 mod journal;
+mod journal_room;
 mod log_formats;
 mod maintenance;
 mod model;
