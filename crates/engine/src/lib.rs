@@ -17,6 +17,7 @@
 //! The owner drives the engine, which does nothing on its own: it has no thread and no clock, and it accesses
 //! files only through its disk. One thread owns it; nothing in it is locked.
 
+mod ballast;
 pub mod checkpoint;
 mod damage;
 pub mod disk;

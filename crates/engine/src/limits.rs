@@ -81,6 +81,10 @@ pub const CHECKPOINTS_RETAINED: usize = 2;
 /// checkpoints, and compaction, which frees space. Removals may use half of it: it must be possible to empty a full store.
 pub const DISK_RESERVE_BYTES: u64 = 64 << 20;
 
+/// Room that each engine of a node holds in a file, beside the reserve: another program that fills the disk takes the reserve, and
+/// not this. Half of it is for some ten thousand removals, and half for checkpoints of small partitions.
+pub const BALLAST_BYTES: u64 = 4 << 20;
+
 /// Free space is read again after this many bytes were accepted.
 pub const FREE_SPACE_CHECK_BYTES: u64 = 4 << 20;
 

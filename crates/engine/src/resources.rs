@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use crate::ballast::Ballast;
 use crate::disk::{Disk, DiskResult, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::limits::{
@@ -89,6 +90,11 @@ pub(crate) struct Space {
     needs_retry: bool,
     /// Entries that find no room wait, because dead space is given back.
     expects_room: bool,
+    /// The disk had room at the last call of maintenance, and there is dead space: the first entry that finds no room waits too, as
+    /// the next call looks for dead space.
+    may_expect_room: bool,
+    /// Room for removals on a disk that another program has filled.
+    ballast: Ballast,
     /// An entry has found no room since the owner asked last.
     has_refused: bool,
 }
@@ -105,8 +111,21 @@ impl Space {
             share_of_all: ReserveShare::Nothing,
             needs_retry: false,
             expects_room: false,
+            may_expect_room: false,
+            ballast: Ballast::default(),
             has_refused: false,
         }
+    }
+
+    /// See [`crate::Engine::keep_ballast`].
+    pub(crate) fn keep_ballast(&mut self, disk: &mut impl Disk, bytes: u64) {
+        self.ballast = Ballast::find(disk, bytes);
+    }
+
+    /// Fills the ballast further, if that leaves enough free space beside the reserve.
+    pub(crate) fn fill_ballast(&mut self, disk: &mut impl Disk) {
+        let free_bytes = self.free_bytes();
+        self.ballast.fill(disk, free_bytes);
     }
 
     /// See [`Disk::file_bytes_max`].
@@ -162,14 +181,20 @@ impl Space {
         std::mem::take(&mut self.needs_retry)
     }
 
-    /// Sets whether dead space is given back, so that entries without room must retry.
-    pub(crate) fn set_expects_room(&mut self, expects_room: bool) {
+    /// Sets whether dead space is given back, so that entries without room must retry, and whether the first of them must.
+    pub(crate) fn set_expects_room(&mut self, expects_room: bool, may_expect_room: bool) {
         self.expects_room = expects_room;
+        self.may_expect_room = may_expect_room;
     }
 
     /// See [`crate::Engine::expects_disk_space`].
     pub(crate) fn expects_room(&self) -> bool {
         self.expects_room
+    }
+
+    /// See [`crate::Engine::awaits_disk_space`].
+    pub(crate) fn awaits_room(&self) -> bool {
+        self.expects_room || self.may_expect_room && self.has_refused
     }
 
     /// Whether an entry has found no room since the last call.
@@ -181,7 +206,7 @@ impl Space {
     #[cold]
     pub(crate) fn refusal(&mut self, disk: &mut impl Disk) -> EngineError {
         self.has_refused = true;
-        match (self.expects_room, disk.free_bytes()) {
+        match (self.awaits_room(), disk.free_bytes()) {
             (true, _) => EngineError::Scarce {
                 what: "the disk is nearly full, and compaction gives space back: come again",
             },
@@ -232,17 +257,30 @@ impl Space {
         if is_long || self.until_check_bytes < bytes as i64 || self.credit_bytes < bytes as i64 {
             self.check(disk)?;
         }
-        let floor = match share {
-            ReserveShare::Nothing => 0,
-            ReserveShare::Quarter => -self.reserve_bytes / 4,
-            ReserveShare::Half => -self.reserve_bytes / 2,
-            ReserveShare::All => i64::MIN,
-        };
-        if self.credit_bytes - (bytes as i64) < floor {
+        let mut has_room = self.credit_bytes - (bytes as i64) >= self.floor_of(share);
+        if !has_room && share == ReserveShare::Half && self.ballast.release(disk) {
+            self.check(disk)?;
+            has_room = self.credit_bytes - (bytes as i64) >= self.floor_of(share);
+        }
+        if !has_room {
             self.is_full |= share < ReserveShare::Half;
             return Err(self.refusal(disk));
         }
         Ok(())
+    }
+
+    /// The least credit after entries with this share. Once the ballast is given to the disk, removals may use half of that, and
+    /// leave the rest to the checkpoints and compaction that give space back.
+    fn floor_of(&self, share: ReserveShare) -> i64 {
+        match share {
+            ReserveShare::Nothing => 0,
+            ReserveShare::Quarter => -self.reserve_bytes / 4,
+            ReserveShare::Half => match self.ballast.released_bytes() {
+                Some(bytes) => (bytes as i64 / 2 - self.reserve_bytes).min(-self.reserve_bytes / 2),
+                None => -self.reserve_bytes / 2,
+            },
+            ReserveShare::All => i64::MIN,
+        }
     }
 
     /// Reads the free space again, and returns it. Accepted and unwritten data is covered by the reserve: it is at most a

@@ -20,10 +20,22 @@ impl<D: Disk> Engine<D> {
         self.io.space.expects_room()
     }
 
+    /// Whether entries that have found no room since the last call of maintenance should come again.
+    pub fn awaits_disk_space(&self) -> bool {
+        self.io.space.awaits_room()
+    }
+
     /// Reads the free space from the disk: one system call. Without it, only a failing write shows that a
     /// disk has become full, and nothing shows that it has room again.
     pub fn check_disk_space(&mut self) {
         self.io.space.check_disk_space(&mut self.io.disk);
+    }
+
+    /// Holds so much room in a file of the folder, for removals on a disk that another program fills. Maintenance fills the file while
+    /// enough is free. The first removal that finds no room removes the file.
+    pub fn keep_ballast(&mut self, bytes: u64) {
+        let Engine { io, .. } = self;
+        io.space.keep_ballast(&mut io.disk, bytes);
     }
 
     /// Whether a partition would accept entries of so many bytes in total now, either as entries that are

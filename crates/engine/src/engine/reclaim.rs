@@ -14,13 +14,14 @@
 //! the sync takes. Therefore maintenance waits for at most a quarter of the time, while dead space is small
 //! relative to the free space of the disk.
 //!
-//! **A disk that is short of space** has more dead bytes than free bytes beside the reserve. That changes four things.
-//! Partitions are checked every half second. Small dead shares count. Maintenance waits for the disk whatever the
-//! bound. A partition whose dead space waits for checkpoints is *pressed* to make them ([`Engine::is_pressed`]),
-//! however little log was written. The timer presses idle partitions too: no write would cause their next checkpoint.
+//! **A disk that is short of space** has more dead bytes than free bytes beside the reserve, or has dead bytes and
+//! lately had no room for an entry. That changes four things. Partitions are checked at once, and every half second.
+//! Small dead shares count. Maintenance waits for the disk whatever the bound. A partition whose dead space waits for
+//! checkpoints is *pressed* to make them ([`Engine::is_pressed`]), however little log was written. The timer presses
+//! idle partitions too: no write would cause their next checkpoint.
 //!
-//! Entries that find no room while this goes on must retry. They are refused once nothing was given
-//! back for [`ROOM_WAIT_MS`].
+//! Entries that find no room while this goes on must retry, and so must the first ones on a disk that had room before. They are
+//! refused once all partitions were checked and none has anything to give back, or nothing was given back for [`ROOM_WAIT_MS`].
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -100,22 +101,44 @@ struct AwaitedRoom {
     since: Option<u64>,
     /// When dead space was last given back.
     given_back_at: Option<u64>,
+    /// When an entry last found no room.
+    refused_at: Option<u64>,
+    /// Space was short at the last call.
+    was_short: bool,
+    /// Partitions are checked for the first time since space became short.
+    is_first_look: bool,
 }
 
 impl AwaitedRoom {
     fn is_given_back(&mut self, now_ms: u64) {
-        *self = AwaitedRoom { since: None, given_back_at: Some(now_ms) };
+        (self.since, self.given_back_at) = (None, Some(now_ms));
+    }
+
+    /// Whether space has become short since the last call.
+    fn begins_to_be_short(&mut self, is_short: bool) -> bool {
+        let begins = !std::mem::replace(&mut self.was_short, is_short) && is_short;
+        self.is_first_look |= begins;
+        begins
+    }
+
+    fn is_refused(&mut self, now_ms: u64) {
+        self.refused_at = Some(now_ms);
+    }
+
+    /// Whether an entry has found no room lately.
+    fn is_wanted(&self, now_ms: u64) -> bool {
+        self.refused_at.is_some_and(|at| now_ms.saturating_sub(at) < ROOM_WAIT_MS)
     }
 
     /// Whether entries without room come again. `gives_back`: there is work that may give dead space back.
-    fn is_expected(&mut self, now_ms: u64, gives_back: bool, has_refused: bool) -> bool {
+    fn is_expected(&mut self, now_ms: u64, gives_back: bool) -> bool {
         // The next check finds what has died meanwhile.
         let was_given = |at: u64| now_ms.saturating_sub(at) < 2 * COLLECT_SHORT_EVERY_MS;
         if !gives_back && !self.given_back_at.is_some_and(was_given) {
             self.since = None;
             return false;
         }
-        if has_refused {
+        if self.refused_at == Some(now_ms) {
             self.since.get_or_insert(now_ms);
         }
         self.since.is_none_or(|since| now_ms.saturating_sub(since) < ROOM_WAIT_MS)
@@ -228,12 +251,19 @@ impl<D: Disk> Engine<D> {
         if now_ms >= self.maintenance.reclaim.disk_space_check_at {
             self.maintenance.reclaim.disk_space_check_at = now_ms.saturating_add(DISK_SPACE_CHECK_MS);
             self.check_disk_space();
+            self.io.space.fill_ballast(&mut self.io.disk);
+        }
+        if self.io.space.take_has_refused() {
+            self.maintenance.reclaim.awaited_room.is_refused(now_ms);
         }
         let is_short = self.is_short_of_space();
         let every_ms = self.options.collect_every_ms;
         let every_ms = if is_short { every_ms.min(COLLECT_SHORT_EVERY_MS) } else { every_ms };
         let reclaim = &mut self.maintenance.reclaim;
         reclaim.collect_at = reclaim.collect_at.min(now_ms.saturating_add(every_ms));
+        if reclaim.awaited_room.begins_to_be_short(is_short) {
+            (reclaim.collect_at, reclaim.collect_next) = (now_ms, usize::MAX);
+        }
         if now_ms >= reclaim.collect_at && (!is_short || reclaim.collect_next >= self.partitions.len()) {
             reclaim.collect_at = now_ms.saturating_add(every_ms);
             reclaim.collect_next = 0;
@@ -265,11 +295,14 @@ impl<D: Disk> Engine<D> {
 
     /// Decides whether entries without room must retry.
     fn expect_room(&mut self, now_ms: u64) {
-        let has_refused = self.io.space.take_has_refused();
-        let gives_back = self.is_short_of_space() && self.maintenance.reclaim.has_work();
-        let awaited = &mut self.maintenance.reclaim.awaited_room;
-        let expects_room = awaited.is_expected(now_ms, gives_back, has_refused);
-        self.io.space.set_expects_room(expects_room);
+        let is_short = self.is_short_of_space();
+        let partitions = self.partitions.len();
+        let reclaim = &mut self.maintenance.reclaim;
+        reclaim.awaited_room.is_first_look &= is_short && reclaim.collect_next < partitions;
+        let gives_back = is_short && (reclaim.awaited_room.is_first_look || reclaim.has_work());
+        let expects_room = reclaim.awaited_room.is_expected(now_ms, gives_back);
+        let may_expect_room = !is_short && reclaim.wasted_on_disk_bytes > 0;
+        self.io.space.set_expects_room(expects_room, may_expect_room);
     }
 
     /// Decides the worthwhile work for one partition. With `has_reclaim_pressure`, its dead space does not wait
@@ -435,11 +468,13 @@ impl<D: Disk> Engine<D> {
         is_much || is_any_worth && self.is_short_of_space()
     }
 
-    /// Whether the logs on the disk have more dead bytes than the disk has free bytes beside the reserve.
+    /// Whether the logs on the disk have more dead bytes than the disk has free bytes beside the reserve, or dead bytes that an entry
+    /// needs.
     fn is_short_of_space(&self) -> bool {
-        let Reclaim { wasted_on_disk_bytes, .. } = self.maintenance.reclaim;
+        let Reclaim { wasted_on_disk_bytes, ref awaited_room, .. } = self.maintenance.reclaim;
         let space = &self.io.space;
-        wasted_on_disk_bytes > 0 && (wasted_on_disk_bytes > space.free_bytes() || space.is_full())
+        let is_needed = || space.is_full() || awaited_room.is_wanted(self.maintenance.now_ms);
+        wasted_on_disk_bytes > 0 && (wasted_on_disk_bytes > space.free_bytes() || is_needed())
     }
 
     /// Whether the dead space of all logs is large relative to the free space of the disk, if that is known.

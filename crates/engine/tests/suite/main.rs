@@ -5,6 +5,7 @@
 
 mod awaited_room;
 mod background;
+mod ballast;
 mod basics;
 mod chunks;
 mod compaction;
