@@ -13,7 +13,7 @@ pub enum Reason {
     Misplaced,
     /// Staged data has expired.
     StagedExpired,
-    /// A limit of a partition is reached.
+    /// A limit of a partition is reached, or it lacks disk space that compaction gives back.
     Overloaded,
     /// The transaction was not decided in time.
     TimedOut,

@@ -13,8 +13,9 @@ numbered!(
         Misplaced = 3, "a partition was asked for data of another partition: fetch the map, and send it again";
         /// Staged data has expired.
         StagedGone = 4, "the staged data of the transaction has expired: stage it again";
-        /// A partition has reached a limit.
-        Overloaded = 5, "a partition has too many pending transactions: try again later";
+        /// A partition has reached a limit, or it has no disk space until compaction gives some back.
+        Overloaded = 5, "a partition has too many pending transactions, or no disk space until compaction gives some back: try again \
+            later";
         /// The transaction was not decided in time.
         TimedOut = 6, "it was not decided in time: a partition does not answer, or many transactions use the same records";
         /// The coordinator no longer knew the transaction.

@@ -221,9 +221,8 @@ fn reason_of(failure: &Failure<'_>) -> Reason {
     match failure {
         Failure::KeyTooLong { .. } | Failure::BadRequest { .. } => Reason::Malformed,
         Failure::ValueTooLong { .. } | Failure::TooMany { .. } => Reason::TooLong,
-        Failure::DiskFull | Failure::FileSizeLimit { .. } | Failure::MemoryFull | Failure::Busy { .. } => {
-            Reason::StorageFull
-        }
+        Failure::DiskFull | Failure::FileSizeLimit { .. } | Failure::MemoryFull => Reason::StorageFull,
+        // `Busy` among them: compaction gives space back, or descriptors are short, and the client runs the transaction again.
         _ => Reason::Overloaded,
     }
 }
@@ -236,12 +235,12 @@ fn push_answer(
 ) -> Result<(), Refusal> {
     let mut answer = answer.clone();
     match answer {
-        Err(
-            Failure::DiskFull | Failure::FileSizeLimit { .. } | Failure::MemoryFull | Failure::Busy { .. },
-        ) => {
+        Err(Failure::DiskFull | Failure::FileSizeLimit { .. } | Failure::MemoryFull) => {
             return Err(refuse(Reason::StorageFull));
         }
-        Err(Failure::DiskFailed | Failure::DataCorrupt) => return Err(refuse(Reason::Overloaded)),
+        Err(Failure::Busy { .. } | Failure::DiskFailed | Failure::DataCorrupt) => {
+            return Err(refuse(Reason::Overloaded));
+        }
         _ => {}
     }
     if let Ok(
