@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use zerohop_base::invariant::BrokenInvariant;
 use zerohop_engine::disk::Disk;
+use zerohop_engine::limits::BALLAST_BYTES;
 use zerohop_engine::{EngineError, EngineStats, PartitionStats};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::{ErrorCode, FrameKind};
@@ -208,6 +209,16 @@ impl<D: Disk> Instance<D> {
     /// Whether its disk has room for new entries.
     pub fn has_disk_space(&self) -> bool {
         self.engine.has_disk_space()
+    }
+
+    /// See [`zerohop_engine::Engine::awaits_disk_space`].
+    pub fn awaits_disk_space(&self) -> bool {
+        self.engine.awaits_disk_space()
+    }
+
+    /// Holds room for removals on a full disk: see [`zerohop_engine::Engine::keep_ballast`].
+    pub fn keep_ballast(&mut self) {
+        self.engine.keep_ballast(BALLAST_BYTES);
     }
 
     /// A number that rises with each answer about a failed disk and each new failure that no request has caused: only then may more logs have

@@ -154,6 +154,9 @@ fn run(plan: InstancePlan, opened: &SyncSender<OpenResult>) -> Result<(), String
     let (mut instance, found) =
         Instance::<NodeDisk>::open(disk, InstanceOptions { identity, engine }, history, now)
             .map_err(|error| error.to_string())?;
+    if root.is_some() {
+        instance.keep_ballast();
+    }
     instance.set_copy_rate(partitions.copy_bytes_per_s);
     instance.set_region_limit(partitions.region_bytes);
     let recovered = RecoveredData::new(&found, stopwatch.elapsed(), warning);
