@@ -143,6 +143,12 @@ impl<D: Disk> EmbeddedInstance<D> {
         })
     }
 
+    /// Whether the operation of this slot found no room, and should be tried again because dead space is given back: nothing of it was
+    /// done, except the first records of several.
+    pub(super) fn awaits_room(&self, slot: usize) -> bool {
+        matches!(self.answers.failure(slot), Some(Failure::Busy { .. })) && self.shard.awaits_disk_space()
+    }
+
     fn answer_again(&mut self, slot: usize, operation: &StoreOperation) -> StoreAnswer {
         match self.answers.take(slot) {
             Some(Ok(outcome)) => Ok(outcome),
@@ -390,8 +396,8 @@ impl<D: Disk> EmbeddedInstance<D> {
     /// The error that a failure of the shard means to the caller.
     fn error_of(&mut self, failure: &Failure<'_>, operation: &StoreOperation) -> EngineError {
         match failure {
-            // Compaction gives space back, and a later call may find room.
-            Failure::Busy { .. } if !self.shard.has_disk_space() => {
+            // Compaction gives space back, but not enough in time. A later call may find room.
+            Failure::Busy { .. } if !self.shard.has_disk_space() || self.shard.awaits_disk_space() => {
                 EngineError::DiskFull { free_bytes: self.shard.local().free_bytes().unwrap_or(0) }
             }
             Failure::DiskFull => {

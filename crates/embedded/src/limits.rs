@@ -39,6 +39,13 @@ pub const QUEUE_SPACE_WAIT: Duration = Duration::from_secs(60);
 /// How long a caller waits for its answer: longer than a disk needs to recover from an error by itself.
 pub const ANSWER_WAIT: Duration = Duration::from_secs(120);
 
+/// How long a write waits while the disk has no room and compaction gives space back: shorter than [`ANSWER_WAIT`]. The engine ends the wait
+/// sooner if nothing is given back.
+pub const ROOM_WAIT: Duration = Duration::from_secs(60);
+
+/// How often such a write is tried again.
+pub const ROOM_RETRY: Duration = Duration::from_millis(5);
+
 /// Time limit for opening, `sync` and `close`: they read or write in proportion to the data.
 pub const BULK_WAIT: Duration = Duration::from_secs(3600);
 
