@@ -124,12 +124,18 @@ pub(crate) fn is_terminal() -> bool {
 
 /// Prints something the user must know beside the result. A failure to print it is ignored.
 pub(crate) fn problem(text: &str) {
-    drop(writeln!(stderr(), "{}", names::screened(text)));
+    drop(write_at_once(&mut stderr(), "", text, "\n"));
 }
 
 /// Prints a question to the user, and leaves the cursor behind it.
 pub(crate) fn prompt(text: &str) {
-    drop(write!(stderr(), "{}", names::screened(text)));
+    drop(write_at_once(&mut stderr(), "", text, ""));
+}
+
+/// Writes screened text with one call: standard error has no buffer, and a program that is killed between two calls leaves a part of
+/// a line.
+fn write_at_once(out: &mut impl Write, before: &str, text: &str, behind: &str) -> io::Result<()> {
+    out.write_all([before, &names::screened(text), behind].concat().as_bytes())
 }
 
 fn failed(error: &io::Error) -> CommandError {
@@ -161,7 +167,7 @@ impl StatusLine {
     pub(crate) fn show(&self, text: &str) {
         if self.is_terminal {
             self.is_shown.store(true, Ordering::Relaxed);
-            drop(write!(stderr(), "\r\x1b[K{}", names::screened(text)));
+            drop(write_at_once(&mut stderr(), "\r\x1b[K", text, ""));
         }
     }
 }
@@ -172,5 +178,32 @@ impl Drop for StatusLine {
         if self.is_shown.load(Ordering::Relaxed) {
             self.show("");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The pieces that were written, one for each call.
+    #[derive(Default)]
+    struct WrittenPieces(Vec<Vec<u8>>);
+
+    impl Write for WrittenPieces {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.push(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn line_is_written_with_one_call() {
+        let mut out = WrittenPieces::default();
+        write_at_once(&mut out, "\r\x1b[K", "waiting: \x07", "\n").unwrap();
+        assert_eq!(out.0, [b"\r\x1b[Kwaiting: \\x07\n".to_vec()]);
     }
 }
