@@ -17,6 +17,7 @@ use zerohop_wire::{Envelope, Failure};
 use super::client_queues::{ClientQueues, QueueId, UnitTarget};
 use super::delays::Delays;
 use super::limits::{BUSY_RETRY_MS, STEPS_PER_TURN_MAX};
+use super::outage_hint::explained;
 use super::planted::{Bug, is_planted};
 use super::redis_client::RedisClient;
 use super::remote::Head;
@@ -206,7 +207,8 @@ impl Clients {
 
     /// Passes a reply to a client.
     fn deliver(&mut self, at: &mut impl RelayContext, id: ConnectionId, ticket: Ticket, reply: &[u8]) {
-        self.serve(at, id, |client, here, out| client.connection.complete(ticket, reply, here, out));
+        let reply = explained(reply, at.reachability());
+        self.serve(at, id, |client, here, out| client.connection.complete(ticket, &reply, here, out));
     }
 
     /// A client's delay after a wrong password is over.

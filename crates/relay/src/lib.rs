@@ -25,6 +25,7 @@ pub mod cross_partition;
 mod delays;
 mod execution;
 pub mod limits;
+mod outage_hint;
 mod outgoing;
 pub mod planted;
 mod redis_client;

@@ -90,6 +90,7 @@ fn redis_commands_end_when_no_other_node_answers() {
     let keys: Vec<String> = (0..48).map(|key| format!("k{key}")).collect();
     let read = clients[0].send_command(&format!("MGET {}", keys.join(" ")));
     assert!(read.starts_with("-TRYAGAIN"), "{read}");
+    assert!(read.contains("no quorum") && read.contains("`zerohop status`"), "{read}");
     cluster.pause(1, false);
     cluster.pause(2, false);
     cluster.wait_until_complete();
