@@ -59,6 +59,10 @@ pub const WATCHED_KEYS_MAX: usize = 1024;
 /// one step, and each command may process a value of the longest.
 pub const TRANSACTION_WORK_BYTES_MAX: usize = 256 << 20;
 
+/// Bytes of values of one append: a longer one is made in several, as a group of values together is as long as a value at most, with its
+/// framing.
+pub const APPEND_BYTES: usize = VALUE_BYTES_MAX / 2;
+
 /// Keys of one part of a command that is executed in parts. A part in one partition blocks its
 /// instance's thread for about a millisecond; others are served in between.
 pub const PART_KEYS_MAX: usize = 1024;

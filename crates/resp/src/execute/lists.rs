@@ -4,7 +4,7 @@ use zerohop_wire::limits::{APPEND_VALUES_MAX, LIST_PAGE_VALUES_MAX};
 
 use super::range::clip;
 use super::{ExecuteResult, Execution, NOT_AN_INTEGER, PagedReply, StopReason, WRONG_TYPE};
-use crate::limits::{REPLY_BYTES_MAX, STEP_REPLY_BYTES_MAX, STEP_VALUES_MAX};
+use crate::limits::{APPEND_BYTES, REPLY_BYTES_MAX, STEP_REPLY_BYTES_MAX, STEP_VALUES_MAX};
 use crate::number::integer;
 use crate::unit::{MAY_PAGE, flag_of};
 use crate::{Args, Info, RecordType};
@@ -23,10 +23,18 @@ impl Execution<'_> {
     }
 }
 
+/// Appends values of any number and length, each of which may be as long as one append.
 pub(super) fn append_all(run: &mut Execution<'_>, key: &[u8], values: Args<'_>) -> ExecuteResult {
-    let step = APPEND_VALUES_MAX as usize;
-    for begin in (0..values.len()).step_by(step) {
-        run.records.append(key, values.part(begin, begin + step))?;
+    let mut rest = values;
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let is_within = |value: &&[u8]| {
+            bytes += value.len();
+            bytes <= APPEND_BYTES
+        };
+        let count = rest.iter().take(APPEND_VALUES_MAX as usize).take_while(is_within).count().max(1);
+        run.records.append(key, rest.part(0, count))?;
+        rest = rest.from(count);
     }
     Ok(())
 }

@@ -151,3 +151,27 @@ fn aborted_clients_free_their_memory() {
     expect(&mut reader, &expected);
     server.stop().unwrap();
 }
+
+/// A list may be longer than the longest value, and so may what one command appends, copies or renames.
+#[test]
+fn lists_beyond_the_longest_value_are_appended_copied_and_renamed() {
+    let server = in_memory(2);
+    let mut redis = Redis::connect(addresses(&server)[0]);
+    let long = vec![b'v'; 9 << 20];
+    let number = |reply: Reply, expected: i64| assert_eq!(reply, Reply::Number(expected));
+    for count in [2, 4] {
+        redis.stream.write_all(&command(&[b"RPUSH", b"{a}list", &long, &long])).unwrap();
+        number(redis.reply(), count);
+    }
+    number(redis.send_command("COPY {a}list {a}copy"), 1);
+    number(redis.send_command("LLEN {a}copy"), 4);
+    assert_eq!(redis.send_command("RENAME {a}list {a}renamed"), ok());
+    assert_eq!(redis.send_command("LINDEX {a}renamed 3"), Reply::Bulk(Some(long.clone())));
+    // One more is beyond the limit of a copy, which the error names.
+    redis.stream.write_all(&command(&[b"RPUSH", b"{a}renamed", &long, &long])).unwrap();
+    number(redis.reply(), 6);
+    let Reply::Error(text) = redis.send_command("RENAME {a}renamed {a}refused") else { panic!("is refused") };
+    assert!(text.contains("51380224") && text.ends_with("; nothing was done"), "{text}");
+    number(redis.send_command("LLEN {a}renamed"), 6);
+    number(redis.send_command("EXISTS {a}refused"), 0);
+}
