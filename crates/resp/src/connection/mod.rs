@@ -353,11 +353,7 @@ impl Connection {
         if self.transaction.is_some() {
             self.follow_splits(world);
         }
-        // A switch would change the keyspace of commands under way.
-        let is_switch = args.is(0, "ZH.KEYSPACE");
-        if !self.pending.is_empty()
-            && (is_switch || world.serves_cross_partition() && self.is_spread(args, world))
-        {
+        if !self.pending.is_empty() && self.awaits_earlier(args, world) {
             self.waits_for_replies = true;
             return false;
         }
@@ -368,24 +364,6 @@ impl Connection {
             self.closing |= self.unproved >= UNPROVED_COMMANDS_MAX;
         }
         true
-    }
-
-    /// Whether the keys of a command are in several partitions.
-    fn is_spread(&self, args: Args<'_>, world: &dyn ConnectionWorld) -> bool {
-        let Some(command) = CommandRow::find(args.at(0)).filter(|command| command.accepts_count(args.len()))
-        else {
-            return false;
-        };
-        match command.how {
-            Executor::Special(ConnectionCommand::Exec) => self.exec_spread() == Some(Spread::Several),
-            Executor::Keyed(_) if self.transaction.is_some() => false,
-            Executor::Keyed(_) | Executor::Special(ConnectionCommand::Watch) => {
-                let (places, step) = command.key_positions(args.len());
-                places.step_by(step).len() > 1
-                    && self.partitions_of(command, args, world) == Ok(Spread::Several)
-            }
-            _ => false,
-        }
     }
 
     fn execute_command(

@@ -1,11 +1,42 @@
-//! Execution of a unit.
+//! Execution of a unit, in order with the earlier ones of its connection.
 
 use super::{BlockReason, Connection, MEMORY_FULL, Spread};
+use crate::command::{CommandRow, ConnectionCommand, Executor};
 use crate::execute::INTERNAL;
 use crate::limits::RESERVE_MEMORY_BYTES;
-use crate::{ConnectionWorld, Ticket, Unit, UnitResult};
+use crate::{Args, ConnectionWorld, Ticket, Unit, UnitResult};
 
 impl Connection {
+    /// Whether a command waits for the replies to all earlier ones. The others are in order with those of the same keys.
+    pub(super) fn awaits_earlier(&self, args: Args<'_>, world: &dyn ConnectionWorld) -> bool {
+        let Some(command) = CommandRow::find(args.at(0)).filter(|command| command.accepts_count(args.len()))
+        else {
+            return false;
+        };
+        match command.how {
+            // It would change the keyspace of commands under way.
+            Executor::Special(ConnectionCommand::Keyspace) => true,
+            // Earlier writes are among all keys, and `FLUSHALL` removes what they have written.
+            Executor::AllPartitions(_) => self.transaction.is_none(),
+            Executor::Special(ConnectionCommand::Cluster) => args.is(1, "COUNTKEYSINSLOT"),
+            _ => world.serves_cross_partition() && self.is_spread(command, args, world),
+        }
+    }
+
+    /// Whether the keys of a command are in several partitions.
+    fn is_spread(&self, command: &CommandRow, args: Args<'_>, world: &dyn ConnectionWorld) -> bool {
+        match command.how {
+            Executor::Special(ConnectionCommand::Exec) => self.exec_spread() == Some(Spread::Several),
+            Executor::Keyed(_) if self.transaction.is_some() => false,
+            Executor::Keyed(_) | Executor::Special(ConnectionCommand::Watch) => {
+                let (places, step) = command.key_positions(args.len());
+                places.step_by(step).len() > 1
+                    && self.partitions_of(command, args, world) == Ok(Spread::Several)
+            }
+            _ => false,
+        }
+    }
+
     /// Executes a unit whose reply is the command's.
     #[inline]
     pub(super) fn run(

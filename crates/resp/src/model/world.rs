@@ -6,6 +6,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId, SnapshotId, Timestamp};
 use zerohop_wire::{Failure, Permission};
 
 use super::ModelRecords;
+use crate::unit::UnitKind;
 use crate::{
     Connection, ConnectionWorld, ExecutionOutcome, FetchedRecord, GatherStep, GatheredChange,
     GatheredRecords, Layout, MemberState, PartitionPlace, Records, RedisMember, Scratch, ServerInfo,
@@ -159,12 +160,20 @@ impl ModelWorld {
     }
 
     /// Executes the first of the units with a later reply that are for the same partition as unit
-    /// `at`, and delivers its reply; of units over several partitions, unit `at` itself. True if the connection wants to receive again.
+    /// `at`, and delivers its reply; of units over several partitions, and pages of a command over all of them, unit `at` itself: these
+    /// have no order. True if the connection wants to receive again.
     pub fn deliver(&mut self, at: usize, connection: &mut Connection, out: &mut Vec<u8>) -> bool {
-        let place = self.promised.get(at).map(|promised| promised.partition_place);
-        let first = match place {
-            Some(PartitionPlace { partition: SEVERAL, .. }) => Some(at),
-            _ => self.promised.iter().position(|promised| Some(promised.partition_place) == place),
+        let is_page = |promised: &PromisedUnit| {
+            Unit::decode(&promised.unit).is_ok_and(|unit| unit.kind == UnitKind::Page)
+        };
+        let first = match self.promised.get(at) {
+            Some(PromisedUnit { partition_place: PartitionPlace { partition: SEVERAL, .. }, .. }) => Some(at),
+            Some(promised) if is_page(promised) => Some(at),
+            Some(PromisedUnit { partition_place: place, .. }) => {
+                let is_first = |one: &PromisedUnit| one.partition_place == *place && !is_page(one);
+                self.promised.iter().position(is_first)
+            }
+            None => None,
         };
         let Some(promised) = first.and_then(|first| self.promised.remove(first)) else { return false };
         self.deliver_unit(promised, connection, out)

@@ -213,6 +213,26 @@ fn commands_over_all_partitions_see_all_of_them_and_end() {
     }
 }
 
+/// A client that sends several commands at once is served as if it had waited for each reply.
+#[test]
+fn commands_over_all_keys_see_earlier_writes_of_their_connection() {
+    let mut client = ModelClient::new();
+    client.world.remote.extend(0..4);
+    let mut replies = client.send(
+        "SET {a}1 x\nSET {b}2 y\nDBSIZE\nDEL {a}1\nKEYS *\nFLUSHALL\nSET {c}3 z\nRANDOMKEY\nSCAN 0 COUNT 100",
+    );
+    while client.world.promised() > 0 {
+        // The other instances execute the newest unit first.
+        replies += &client.deliver(client.world.promised() - 1);
+        client.bytes(b"");
+        replies += &client.replies();
+    }
+    let one_key = |key: &str| format!("*1\r\n$4\r\n{key}\r\n");
+    let (flushed, random) = ("+OK\r\n+OK\r\n", "$4\r\n{c}3\r\n");
+    let scanned = format!("*2\r\n$1\r\n0\r\n{}", one_key("{c}3"));
+    assert_eq!(replies, format!("+OK\r\n+OK\r\n:2\r\n:1\r\n{}{flushed}{random}{scanned}", one_key("{b}2")));
+}
+
 #[test]
 fn all_partitions_command_survives_a_split() {
     for pages_before in 0..20 {
