@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use zerohop_placement::{Durability, MapChange, MapDelta, NodeState};
+use zerohop_placement::{Durability, Group, MapChange, MapDelta, NodeState};
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, NodeId, PartitionId};
 
 use super::ControlState;
@@ -18,8 +18,20 @@ pub type Losses = BTreeMap<(KeyspaceId, PartitionId), Loss>;
 pub struct Loss {
     /// The map in which the partition continues; the last one if this happened several times.
     pub epoch: MapEpoch,
-    /// The nodes that had it. If its data was in memory only: those of them that were not shut down cleanly.
+    /// The nodes that may have ended without writing all that they had; if there are none, all nodes that had it.
     pub nodes: BTreeSet<NodeId>,
+}
+
+/// A partition that may continue with less data, as it was before that is decided.
+#[derive(Debug)]
+pub(super) struct LossCandidate {
+    place: (KeyspaceId, PartitionId),
+    /// The nodes that had it.
+    nodes: BTreeSet<NodeId>,
+    /// Those of them that had it in sync.
+    in_sync: BTreeSet<NodeId>,
+    /// Those of them whose copy may have lost its end.
+    restarted: BTreeSet<NodeId>,
 }
 
 impl ControlState {
@@ -28,33 +40,50 @@ impl ControlState {
         &self.losses
     }
 
-    /// The nodes that have copies of these partitions.
-    pub(super) fn holders(
-        &self,
-        places: &[(KeyspaceId, PartitionId)],
-    ) -> Vec<((KeyspaceId, PartitionId), BTreeSet<NodeId>)> {
+    /// These partitions with the nodes that have copies of them.
+    pub(super) fn loss_candidates(&self, places: &[(KeyspaceId, PartitionId)]) -> Vec<LossCandidate> {
         let map = self.map();
-        let nodes = |(keyspace, partition): &(KeyspaceId, PartitionId)| {
-            let group = map.keyspace(*keyspace).and_then(|found| found.group(*partition));
-            let owner = |instance| map.instance(instance).map(|found| found.node);
-            group.into_iter().flat_map(|group| group.members()).filter_map(owner).collect()
+        let owner = |instance| map.instance(instance).map(|found| found.node);
+        let candidate = |place: &(KeyspaceId, PartitionId)| {
+            let group = map.keyspace(place.0).and_then(|found| found.group(place.1));
+            let in_sync =
+                |group: Group<'_>| group.members().take(1 + group.in_sync.len()).collect::<Vec<_>>();
+            let restarted = self.recoveries.get(place).into_iter().flat_map(|recovery| &recovery.restarted);
+            LossCandidate {
+                place: *place,
+                nodes: group.into_iter().flat_map(|group| group.members()).filter_map(owner).collect(),
+                in_sync: group.into_iter().flat_map(in_sync).filter_map(owner).collect(),
+                restarted: restarted.copied().filter_map(owner).collect(),
+            }
         };
-        places.iter().map(|place| (*place, nodes(place))).collect()
+        places.iter().map(candidate).collect()
     }
 
     /// Records that partitions which these nodes had continue with less data. A keyspace in memory is empty
     /// after each start: that is no loss if the node was shut down cleanly, because an operator intended it.
-    pub(super) fn record_losses(&mut self, by_partition: Vec<((KeyspaceId, PartitionId), BTreeSet<NodeId>)>) {
-        for (place, mut nodes) in by_partition {
+    ///
+    /// A manager of an earlier program names more nodes. They are only reported: partitions and epochs, on which later
+    /// commands depend, are those of every program.
+    pub(super) fn record_losses(&mut self, candidates: Vec<LossCandidate>) {
+        for LossCandidate { place, mut nodes, in_sync, restarted } in candidates {
             let map = Arc::clone(self.map());
             let Some(found) = map.keyspace(place.0) else { continue };
-            if found.config().durability == Durability::Memory {
-                let is_up =
-                    |node: &NodeId| map.node(*node).is_some_and(|node| node.state() != NodeState::Down);
-                nodes.retain(|node| !(is_up(node) && self.facts(*node).closed));
+            let is_up = |node: &NodeId| map.node(*node).is_some_and(|node| node.state() != NodeState::Down);
+            let is_clean = |node: &NodeId| is_up(node) && self.facts(*node).closed;
+            let is_in_memory = found.config().durability == Durability::Memory;
+            // A clean shutdown does not repair a log that had lost its end before.
+            let is_doubted = |node: &NodeId| !is_clean(node) || (!is_in_memory && restarted.contains(node));
+            if is_in_memory {
+                nodes.retain(is_doubted);
                 if nodes.is_empty() {
                     continue;
                 }
+            }
+            // How a node that is down has ended is not known. One out of sync lacks what others acknowledged without it.
+            let is_named = |node: &&NodeId| is_doubted(node) && (is_up(node) || in_sync.contains(*node));
+            let named: BTreeSet<NodeId> = nodes.iter().filter(is_named).copied().collect();
+            if !named.is_empty() {
+                nodes = named;
             }
             let loss = Arc::make_mut(&mut self.losses).entry(place);
             let loss = loss.or_insert_with(|| Loss { epoch: MapEpoch(0), nodes: BTreeSet::new() });
@@ -180,31 +209,35 @@ mod tests {
             }));
         }
 
+        fn rejoin(&mut self, node: u32, closed: bool) {
+            let replaces = self.0.map().node(NodeId(node)).unwrap().incarnation().get();
+            self.join(node, Some(NodeId(node)), replaces, closed);
+        }
+
         /// Both nodes restart and report their logs, which may lack acknowledged writes.
         fn restart(&mut self, closed: [bool; 2]) {
             for (node, closed) in [1, 2].into_iter().zip(closed) {
-                let replaces = self.0.map().node(NodeId(node)).unwrap().incarnation().get();
-                self.join(node, Some(NodeId(node)), replaces, closed);
+                self.rejoin(node, closed);
             }
-            for node in [1, 2] {
-                let found = self.0.map().node(NodeId(node)).unwrap();
-                let (instance, incarnation) = (found.instances().next().unwrap().id, found.incarnation());
-                let log = |((keyspace, partition), _): (&(KeyspaceId, PartitionId), _)| LogReport {
-                    keyspace: *keyspace,
-                    partition: *partition,
-                    epoch: self.0.map().keyspace(*keyspace).unwrap().group(*partition).unwrap().epoch,
-                    instance,
-                    end: LogEnd { epoch: 1, index: LogIndex(7) },
-                    intact: true,
-                };
-                let logs = self.0.recoveries().iter().map(log).collect();
-                self.done(ControlCommand::ReportLogs(LogIndexReport {
-                    node: NodeId(node),
-                    incarnation,
-                    logs,
-                }));
-            }
+            self.report_logs(1);
+            self.report_logs(2);
             assert!(self.0.recoveries().is_empty(), "both partitions go on");
+        }
+
+        /// A node reports its logs of all partitions that recover.
+        fn report_logs(&mut self, node: u32) {
+            let found = self.0.map().node(NodeId(node)).unwrap();
+            let (instance, incarnation) = (found.instances().next().unwrap().id, found.incarnation());
+            let log = |((keyspace, partition), _): (&(KeyspaceId, PartitionId), _)| LogReport {
+                keyspace: *keyspace,
+                partition: *partition,
+                epoch: self.0.map().keyspace(*keyspace).unwrap().group(*partition).unwrap().epoch,
+                instance,
+                end: LogEnd { epoch: 1, index: LogIndex(7) },
+                intact: true,
+            };
+            let logs = self.0.recoveries().iter().map(log).collect();
+            self.done(ControlCommand::ReportLogs(LogIndexReport { node: NodeId(node), incarnation, logs }));
         }
 
         /// The partitions with a loss, and the nodes of the first.
@@ -255,5 +288,26 @@ mod tests {
             bench.restart(closed);
             assert_eq!(bench.lost_partitions().1, nodes, "{closed:?}");
         }
+    }
+
+    #[test]
+    fn follower_that_was_stopped_cleanly_is_not_named() {
+        for (closed, nodes) in [(true, vec![2]), (false, vec![1, 2])] {
+            let mut bench = Bench::new(Durability::Interval { ms: 100 });
+            // Node 2 has all partitions alone, and node 1 follows.
+            bench.rejoin(1, false);
+            bench.restart([closed, false]);
+            assert_eq!(bench.lost_partitions(), (vec![0, 1], nodes));
+        }
+    }
+
+    #[test]
+    fn follower_that_is_down_is_not_named() {
+        let mut bench = Bench::new(Durability::Interval { ms: 100 });
+        let incarnation = bench.0.map().node(NodeId(1)).unwrap().incarnation();
+        bench.done(ControlCommand::SetNodeState { node: NodeId(1), incarnation, state: NodeState::Down });
+        bench.rejoin(2, false);
+        bench.report_logs(2);
+        assert_eq!(bench.lost_partitions(), (vec![0, 1], vec![2]));
     }
 }

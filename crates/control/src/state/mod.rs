@@ -196,7 +196,7 @@ impl ControlState {
         let before = (self.next_keyspace, self.next_node, self.next_instance);
         let done = self.apply_command(&request.command, &mut draft);
         let may_have_lost = std::mem::take(&mut draft.possible_losses);
-        let holders = self.holders(&may_have_lost);
+        let candidates = self.loss_candidates(&may_have_lost);
         let committed = done.and_then(|number| Ok((number, self.change(draft.changes)?)));
         let (result, delta) = match committed {
             Ok((number, delta)) => (Ok(CommandResult { number, epoch: self.map().epoch() }), delta),
@@ -212,7 +212,7 @@ impl ControlState {
             self.update_losses(delta);
         }
         if result.is_ok() {
-            self.record_losses(holders);
+            self.record_losses(candidates);
         }
         if result.is_ok() {
             self.drop_void_pins(&request.command);
