@@ -1,7 +1,7 @@
 //! The verdict of a status: whether the cluster serves everything and is complete.
 
 use serde::Serialize;
-use zerohop_wire::admin::{GroupsStatus, NodeStatus, NodeView, Status};
+use zerohop_wire::admin::{NodeStatus, Status};
 use zerohop_wire::plurals::{by_number, counted};
 
 use crate::common::disk::NodeDisk;
@@ -42,7 +42,7 @@ impl AwaitedState {
     /// Whether the cluster is in this state.
     pub(super) fn is_reached(self, status: &Status) -> bool {
         let (groups, view) = (status.groups.unwrap_or_default(), status.view.clone().unwrap_or_default());
-        let is_served = view.quorum && view.waits_for.is_empty() && unserved(&groups, &view) == 0;
+        let is_served = view.quorum && view.waits_for.is_empty() && view.unserved(&groups) == 0;
         let is_missing = |node: &NodeStatus| misses_copies(node) || has_not_answered(node);
         let is_whole = is_served && groups.rebuilding == 0 && !status.nodes.iter().any(is_missing);
         match self {
@@ -67,18 +67,10 @@ fn misses_copies(node: &NodeStatus) -> bool {
     !is_up(node) && node.primaries + node.in_sync + node.following > 0
 }
 
-/// The number of partitions that do not serve all requests, as far as the view knows.
-fn unserved(groups: &GroupsStatus, view: &NodeView) -> u32 {
-    let GroupsStatus { groups: all, below_min_in_sync, recovering, down, lost, .. } = *groups;
-    let stopped = view.no_primary + view.stuck + view.log_failed;
-    // These sets overlap: the greatest of them is a lower bound.
-    [stopped, below_min_in_sync, recovering, down, lost].into_iter().max().unwrap_or(0).min(all)
-}
-
 /// The verdict, and the sentence about it. `warnings` are all warnings of the report.
 pub(super) fn judge(status: &Status, warnings: usize) -> (StatusVerdict, String) {
     let (groups, view) = (status.groups.unwrap_or_default(), status.view.clone().unwrap_or_default());
-    let unserved = unserved(&groups, &view);
+    let unserved = view.unserved(&groups);
     let (up, all) = (status.nodes.iter().filter(|node| is_up(node)).count(), status.nodes.len());
     let troubles: usize = status.nodes.iter().map(|node| node.troubles.len()).sum();
     let damaged: usize = status.nodes.iter().map(|node| node.damaged.len()).sum();
@@ -177,6 +169,8 @@ impl StatusTotals {
 
 #[cfg(test)]
 mod tests {
+    use zerohop_wire::admin::{GroupsStatus, NodeView};
+
     use super::*;
 
     fn node(id: u32, state: &str, copies: u32) -> NodeStatus {

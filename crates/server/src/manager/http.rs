@@ -166,6 +166,7 @@ fn partitions(view: &ClusterView) -> serde_json::Value {
         "served": service.served(),
         "no_primary": service.no_primary,
         "stuck": service.stuck,
+        "below_min_in_sync": service.below_min_in_sync,
         "log_failed": service.log_failed,
     })
 }
@@ -258,10 +259,9 @@ mod tests {
         let (status, body) = get(&shared, "/health");
         assert_eq!(status, StatusCode::OK);
         let json: serde_json::Value = serde_json::from_str(&body).unwrap();
-        assert_eq!(
-            json["partitions"],
-            json!({"total": 0, "served": 0, "no_primary": 0, "stuck": 0, "log_failed": 0})
-        );
+        let names = ["total", "served", "no_primary", "stuck", "below_min_in_sync", "log_failed"];
+        let zeros = serde_json::Map::from_iter(names.map(|name| (name.to_owned(), json!(0))));
+        assert_eq!(json["partitions"], serde_json::Value::Object(zeros));
     }
 
     #[test]

@@ -7,6 +7,7 @@ use zerohop_wire::ids::NodeId;
 use zerohop_wire::plurals::{by_number, counted};
 
 use super::clustered;
+use super::groups;
 use super::instances::InstanceFigures;
 use super::reachability::reachability;
 use super::shared::{ManagerShared, NodePhase};
@@ -18,8 +19,8 @@ pub(super) const UNSERVED: &str = "unserved";
 #[derive(Clone, Debug, Default)]
 pub(super) struct ClusterView {
     pub(super) node_view: admin::NodeView,
-    /// All replica groups.
-    groups: u32,
+    /// The numbers of replica groups by the map.
+    groups: admin::GroupsStatus,
     /// Those with their primary on this node.
     primaries_here: u32,
     /// Of the groups without a primary, the number for which a log is being chosen.
@@ -37,6 +38,7 @@ impl ClusterView {
     }
 
     fn from(map: &ClusterMap, status: Option<ClusterStatus>, node: NodeId) -> ClusterView {
+        let groups = groups::count(map).all;
         let Some(status) = status else {
             // A standalone node decides by itself.
             let node_view = admin::NodeView {
@@ -47,8 +49,7 @@ impl ClusterView {
                 answering: 1,
                 ..admin::NodeView::default()
             };
-            let groups = count(map, |_| true);
-            return ClusterView { node_view, groups, primaries_here: groups, choosing: 0, lost: 0 };
+            return ClusterView { node_view, groups, primaries_here: groups.groups, choosing: 0, lost: 0 };
         };
         let reachability = reachability(&status);
         let has_none = |group: &Group<'_>| reachability.service(map, group).lacks_primary();
@@ -56,7 +57,6 @@ impl ClusterView {
         let stuck = count(map, |group| reachability.service(map, group) == GroupService::Stuck);
         let choosing =
             count(map, |group| group.state == GroupState::Recovering && !map.is_unavailable(*group));
-        let groups = count(map, |_| true);
         let is_here = |group: &Group<'_>| map.instance(group.primary).is_some_and(|found| found.node == node);
         let primaries_here = count(map, is_here);
         let (answering, managers) = status.answering();
@@ -75,7 +75,7 @@ impl ClusterView {
             log_failed: 0,
         };
         let lost = count(map, |group| has_none(group) && map.is_unavailable(*group));
-        node_view.warnings = warnings(map, &status, &node_view, (groups, lost));
+        node_view.warnings = warnings(map, &status, &node_view, (groups.groups, lost));
         ClusterView { node_view, groups, primaries_here, choosing, lost }
     }
 
@@ -83,10 +83,10 @@ impl ClusterView {
     pub(super) fn add_failed_logs(&mut self, figures: &[InstanceFigures]) {
         let keyspaces = figures.iter().flatten().flat_map(|figures| figures.stats.keyspaces.values());
         let failed: u64 = keyspaces.map(|keyspace| keyspace.failed_primaries).sum();
-        let failed = u32::try_from(failed).unwrap_or(u32::MAX).min(self.groups);
+        let failed = u32::try_from(failed).unwrap_or(u32::MAX).min(self.groups.groups);
         self.node_view.log_failed = failed;
         if failed > 0 {
-            let warning = log_failed_warning(failed, self.groups, self.node_view.node);
+            let warning = log_failed_warning(failed, self.groups.groups, self.node_view.node);
             self.node_view.warnings.push(warning);
         }
     }
@@ -94,8 +94,21 @@ impl ClusterView {
     /// How many partitions are served.
     pub(super) fn service(&self) -> PartitionService {
         let admin::NodeView { quorum, no_primary, stuck, log_failed, .. } = self.node_view;
-        let Self { groups, primaries_here, choosing, lost, .. } = *self;
-        PartitionService { quorum, groups, no_primary, stuck, primaries_here, log_failed, choosing, lost }
+        let Self { primaries_here, choosing, lost, .. } = *self;
+        let admin::GroupsStatus { groups, below_min_in_sync, .. } = self.groups;
+        let unserved = self.node_view.unserved(&self.groups);
+        PartitionService {
+            quorum,
+            groups,
+            unserved,
+            no_primary,
+            stuck,
+            below_min_in_sync,
+            primaries_here,
+            log_failed,
+            choosing,
+            lost,
+        }
     }
 
     /// The reason why too little is served, if that will not change by itself.
@@ -109,8 +122,11 @@ impl ClusterView {
 pub(super) struct PartitionService {
     quorum: bool,
     pub(super) groups: u32,
+    /// As the status counts them, those without writes too.
+    unserved: u32,
     pub(super) no_primary: u32,
     pub(super) stuck: u32,
+    pub(super) below_min_in_sync: u32,
     /// With their primary on this node.
     primaries_here: u32,
     /// Those of them that accept no writes.
@@ -120,12 +136,12 @@ pub(super) struct PartitionService {
 }
 
 impl PartitionService {
-    /// Number of partitions that are served.
+    /// Number of partitions that serve all requests.
     pub(super) fn served(self) -> u32 {
-        self.groups.saturating_sub(self.no_primary + self.stuck + self.log_failed)
+        self.groups.saturating_sub(self.unserved)
     }
 
-    /// Whether no partition is served, or most are not, and that will not change by itself: without a quorum no partition gets another primary, and
+    /// Whether no partition is served at all, or most are not, and that will not change by itself: without a quorum no partition gets another primary, and
     /// with one, all but the lost partitions get one within a moment. Also whether most partitions of this node accept no writes: only a new start of
     /// the node changes that.
     fn is_too_little(self) -> bool {
@@ -136,7 +152,11 @@ impl PartitionService {
         }
         match self.quorum {
             false => self.groups == 0 || is_most(self.no_primary + self.stuck),
-            true => is_most(self.lost) || (self.groups > 0 && self.served() == 0 && self.choosing == 0),
+            true => {
+                // Partitions with too few copies in sync serve reads.
+                let stopped = self.no_primary + self.stuck + self.log_failed;
+                is_most(self.lost) || (self.groups > 0 && stopped >= self.groups && self.choosing == 0)
+            }
         }
     }
 }
@@ -263,8 +283,10 @@ mod tests {
         let all = PartitionService {
             quorum: true,
             groups: 256,
+            unserved: 0,
             no_primary: 0,
             stuck: 0,
+            below_min_in_sync: 0,
             primaries_here: 256,
             log_failed: 0,
             choosing: 0,
@@ -278,11 +300,7 @@ mod tests {
             [(255, 0, true), (100, 155, true), (129, 0, true), (128, 0, false)]
         {
             let some = PartitionService { no_primary, stuck, ..headless };
-            assert_eq!(
-                (some.is_too_little(), some.served()),
-                (expected, 256 - no_primary - stuck),
-                "{some:?}"
-            );
+            assert_eq!(some.is_too_little(), expected, "{some:?}");
             let soon = PartitionService { quorum: true, ..some };
             assert!(!soon.is_too_little(), "other copies take over");
         }
@@ -293,10 +311,23 @@ mod tests {
         assert!(failed(255).is_too_little() && failed(129).is_too_little() && !failed(128).is_too_little());
         let third = |log_failed| PartitionService { primaries_here: 85, ..failed(log_failed) };
         assert!(third(43).is_too_little() && !third(42).is_too_little(), "most of its own");
-        assert_eq!(failed(255).served(), 1);
         assert!(!PartitionService { no_primary: 256, choosing: 1, ..all }.is_too_little());
         assert!(PartitionService { quorum: false, groups: 0, ..all }.is_too_little(), "no map is known");
         assert!(!PartitionService { groups: 0, ..all }.is_too_little(), "there is no keyspace");
+    }
+
+    #[test]
+    fn partitions_without_writes_are_not_served_and_make_no_node_unhealthy() {
+        let view = |groups, node_view| ClusterView { groups, node_view, ..ClusterView::default() };
+        let all = admin::GroupsStatus { groups: 256, ..admin::GroupsStatus::default() };
+        let quorum = admin::NodeView { quorum: true, ..admin::NodeView::default() };
+        assert_eq!(view(all, quorum.clone()).service().served(), 256);
+        let restarted = admin::GroupsStatus { below_min_in_sync: 256, ..all };
+        let restarted = view(restarted, quorum.clone());
+        assert_eq!((restarted.service().served(), restarted.unserved_reason()), (0, None));
+        let stopped = admin::NodeView { no_primary: 2, stuck: 3, log_failed: 4, ..quorum };
+        let some = admin::GroupsStatus { below_min_in_sync: 7, recovering: 2, ..all };
+        assert_eq!(view(some, stopped).service().served(), 247, "one group may be in several of these sets");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use prost::Message;
 
+use super::GroupsStatus;
+
 /// The view of the node that reports the status.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct NodeView {
@@ -42,4 +44,15 @@ pub struct NodeView {
     /// Number of groups whose primary is on the node and accepts no writes, because its log has failed.
     #[prost(uint32, tag = "12")]
     pub log_failed: u32,
+}
+
+impl NodeView {
+    /// Number of these groups that do not serve all requests, as far as the node knows: reads and writes, or writes alone.
+    #[must_use]
+    pub fn unserved(&self, groups: &GroupsStatus) -> u32 {
+        let GroupsStatus { groups: all, below_min_in_sync, recovering, down, lost, .. } = *groups;
+        let stopped = self.no_primary + self.stuck + self.log_failed;
+        // These sets overlap: the greatest of them is a lower bound.
+        [stopped, below_min_in_sync, recovering, down, lost].into_iter().max().unwrap_or(0).min(all)
+    }
 }
