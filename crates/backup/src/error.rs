@@ -27,6 +27,8 @@ pub enum BackupError {
         /// The defect.
         what: String,
     },
+    /// The folder of the backup does not exist.
+    Absent(PathBuf),
     /// Refused, because data would be lost or mixed.
     Refused(String),
 }
@@ -59,6 +61,7 @@ impl fmt::Display for BackupError {
             Self::Damaged { path, what } => {
                 write!(f, "{}: {what}: this backup is incomplete", shown_path(path))
             }
+            Self::Absent(folder) => write!(f, "{}: there is no such folder", shown_path(folder)),
             Self::Refused(why) => f.write_str(why),
         }
     }

@@ -147,6 +147,9 @@ fn sync_folder(path: &Path) -> Result<(), BackupError> {
 pub(crate) fn manifest_of(folder: &Path) -> Result<Manifest, BackupError> {
     let path = folder.join(MANIFEST);
     let Some((file, length)) = open_file(&path)? else {
+        if matches!(fs::metadata(folder), Err(error) if error.kind() == ErrorKind::NotFound) {
+            return Err(BackupError::Absent(folder.to_owned()));
+        }
         let what = match folder.join(UNFINISHED).exists() {
             true => "the backup in it was never finished",
             false => "there is no backup in it",
@@ -370,5 +373,23 @@ impl PartReader {
         PartEntry::decode(&self.body, sum)
             .map(Some)
             .map_err(|FormatError(what)| BackupError::damaged(&self.path, what))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_folder_is_no_incomplete_backup() {
+        let root = tempfile::tempdir().unwrap();
+        let refusal = |folder: &Path| manifest_of(folder).unwrap_err().to_string();
+        let absent = root.path().join("absent");
+        assert_eq!(refusal(&absent), format!("{}: there is no such folder", shown_path(&absent)));
+        let empty =
+            format!("{}: there is no backup in it: this backup is incomplete", shown_path(root.path()));
+        assert_eq!(refusal(root.path()), empty);
+        fs::write(root.path().join(UNFINISHED), "").unwrap();
+        assert!(refusal(root.path()).contains("the backup in it was never finished"));
     }
 }

@@ -111,7 +111,7 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(VerifyOutput, String), 
                 summary,
             ))
         }
-        Err(error @ BackupError::Damaged { .. }) => {
+        Err(error @ (BackupError::Damaged { .. } | BackupError::Absent(_))) => {
             let summary = error.to_string();
             Ok((VerifyOutput { why: Some(summary.clone()), ..VerifyOutput::default() }, summary))
         }
