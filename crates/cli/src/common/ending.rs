@@ -32,6 +32,8 @@ pub(crate) const EXISTS: &str = "exists";
 
 const CODE_NO: u8 = 1;
 const CODE_USAGE: u8 = 2;
+/// The word for a scan that only an ordered keyspace can do.
+pub(crate) const NOT_ORDERED: &str = "not_ordered";
 const CODE_FAILED: u8 = 3;
 const CODE_UNKNOWN: u8 = 4;
 /// 128 plus the number of SIGINT, as in shells.

@@ -6,12 +6,13 @@ use std::os::unix::ffi::OsStringExt;
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_client::{Error, Keyspace, RangeScan, Scan, ScanKey};
+use zerohop_client::{Error, KeyOrder, Keyspace, RangeScan, Scan, ScanKey};
 use zerohop_wire::limits::SCAN_PAGE_KEYS_MAX;
 
 use super::{KvPlace, refusal};
 use crate::common::display::{JsonKey, JsonValue};
-use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::ending::{CommandEnding, CommandError, NOT_ORDERED};
+use crate::common::names;
 use crate::common::quantity;
 use crate::output;
 
@@ -80,6 +81,12 @@ pub(super) async fn run(arguments: ScanArguments) -> Result<CommandEnding, Comma
     let prefix = arguments.prefix.map(OsString::into_vec).unwrap_or_default();
     let mut left = arguments.limit.unwrap_or(u64::MAX);
     let page_keys = u32::try_from(left).unwrap_or(u32::MAX).min(arguments.page);
+    if keyspace.config().order == KeyOrder::Hashed && arguments.range.has_only_values() {
+        return Err(CommandError::RefusedAs {
+            word: NOT_ORDERED,
+            reason: values_need_order(&place.keyspace),
+        });
+    }
     let mut scan = arguments.range.pages(&keyspace, prefix, left, page_keys);
     let printed = output::NameList::new(arguments.null);
     while left > 0
@@ -103,6 +110,11 @@ pub(super) async fn run(arguments: ScanArguments) -> Result<CommandEnding, Comma
 }
 
 impl RangeArguments {
+    /// Whether values are wanted of keys that nothing but a prefix limits.
+    fn has_only_values(&self) -> bool {
+        self.values && self.from.is_none() && self.to.is_none() && !self.reverse
+    }
+
     fn pages(self, keyspace: &Keyspace, prefix: Vec<u8>, limit: u64, page_keys: u32) -> KeyPages {
         let RangeArguments { from, to, reverse, values } = self;
         if from.is_none() && to.is_none() && !reverse && !values {
@@ -126,6 +138,15 @@ impl KeyPages {
             KeyPages::OfRange(scan) => scan.next_page().await,
         }
     }
+}
+
+/// The refusal of `--values` alone in a keyspace without order.
+fn values_need_order(keyspace: &str) -> String {
+    format!(
+        "a scan with --values needs an ordered keyspace (`zerohop keyspace create --ordered`), and {} is not ordered: scan it without \
+         --values, and read values with `zerohop kv lookup`",
+        names::quoted(keyspace.as_bytes())
+    )
 }
 
 /// Parses the number of keys of a page. For clap.

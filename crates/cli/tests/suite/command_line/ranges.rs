@@ -216,8 +216,12 @@ fn ranges_without_order_and_reversed_bounds_are_refused() {
         let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
         assert_eq!((&report["reason"], &report["done"]), (&json!(reason), &json!(false)), "{output:?}");
     };
-    for option in [&["--from", "a"][..], &["--to", "z"], &["--reverse"], &["--values"]] {
+    for option in [&["--from", "a"][..], &["--to", "z"], &["--reverse"], &["--values", "--from", "a"]] {
         refused(option, "not_ordered", "the keyspace is not ordered");
+    }
+    // Values limit nothing.
+    for option in [&["--values"][..], &["--values", "--limit", "1", "a prefix"]] {
+        refused(option, "not_ordered", "a scan with --values needs an ordered keyspace");
     }
     assert_eq!(cluster.ok(&["kv", "scan"]), "k\n");
     refused(&["-k", "events", "--from", "b", "--to", "a"], "bounds", "exchange them");
