@@ -145,6 +145,14 @@ impl Error {
     }
 
     /// The keyspace of a partition that was split since the request for it was made, and the present division.
+    /// The error of an operation on this key or blob, if it does not name its own.
+    pub(crate) fn naming(self, key: &[u8]) -> Self {
+        match self {
+            Self::Operation { key: None, reason } => Self::about(key, *reason),
+            other => other,
+        }
+    }
+
     pub(crate) fn split_into(&self) -> Option<(KeyspaceId, &Division)> {
         match self {
             Self::Operation { reason, .. } => match &**reason {

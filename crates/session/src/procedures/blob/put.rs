@@ -364,3 +364,38 @@ impl StagedExtension<'_> {
         self.header.stamp.id
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use zerohop_wire::AbortReason;
+
+    use super::*;
+    use crate::SessionError as Reason;
+    use crate::procedures::limits::BlobLimits;
+    use crate::procedures::scripted_shell::{Script, handle_with, keyspace, run};
+
+    #[test]
+    fn put_that_finds_no_room_names_the_blob() {
+        let no_room = || Err(Reason::Aborted { reason: AbortReason::NoRoom, item: None });
+        let absent = || Err(Reason::Answer { failure: Failure::NotFound });
+        for (replaces, is_long) in [(false, false), (true, false), (true, true)] {
+            let script = Arc::new(Script::default());
+            // A long put also reads the header of a staging name.
+            let headers = (0..1 + usize::from(is_long)).map(|_| absent());
+            script.single.lock().unwrap().extend(headers.chain([no_room()]));
+            // There is nothing under any staging name.
+            script.batches.lock().unwrap().push_back((0..15).map(|_| absent()).collect());
+            let limits = BlobLimits { replaced_bytes: 9, ..BlobLimits::default() };
+            let keyspace = keyspace(&handle_with(&script, limits));
+            let blob = keyspace.blob("film");
+            let mut put = blob.put(PutOptions { replaces, ..PutOptions::default() });
+            let pushed = run(put.push(if is_long { &b"a long blob"[..] } else { b"a blob" }));
+            assert_eq!(pushed.is_err(), is_long, "{pushed:?}");
+            let error = if is_long { pushed.unwrap_err() } else { run(put.publish()).unwrap_err() };
+            let text = error.to_string();
+            assert!(text.starts_with("key \"film\": ") && text.contains("no disk space"), "{text}");
+        }
+    }
+}

@@ -229,9 +229,9 @@ impl<'a> Blob<'a> {
         self.keyspace.stat_blobs_within(self.client(), names).await
     }
 
-    /// The error for the end of an operation that repeats itself on conflicts.
+    /// The error for the end of an operation that repeats itself on conflicts. That of a commit names no key: it gets the blob's name.
     pub(super) fn contended(&self, error: Error) -> Error {
-        if error.is_changed_read() { self.error(BlobError::Contended) } else { error }
+        if error.is_changed_read() { self.error(BlobError::Contended) } else { error.naming(&self.name) }
     }
 
     /// A handle to the contents staged under a name, for their writer.

@@ -255,7 +255,7 @@ impl Blob<'_> {
             return Ok(());
         }
         self.remember(None);
-        let pause = attempts.after(&error).ok_or(error)?;
+        let pause = attempts.after(&error).ok_or_else(|| error.naming(&self.name))?;
         self.client().sleep(pause).await;
         Ok(())
     }
