@@ -5,7 +5,7 @@ use pyo3::IntoPyObjectExt;
 use pyo3::prelude::*;
 use zerohop_client::{Client, Error};
 use zerohop_wire::admin::{
-    AdminAnswer, AdminQuestion, AdminReply, AdminRequest, KeyspaceStatus, Status, StatusGet,
+    AdminAnswer, AdminQuestion, AdminRefusal, AdminReply, AdminRequest, KeyspaceStatus, Status, StatusGet,
 };
 
 use crate::problem::Problem;
@@ -14,7 +14,9 @@ use crate::problem::Problem;
 pub(crate) async fn request(client: &Client, query: AdminQuestion) -> Result<AdminReply, Problem> {
     let answer = client.admin(Bytes::from(AdminRequest::of(query).to_bytes())).await?;
     match AdminAnswer::from_bytes(&answer).ok().and_then(|answer| answer.answer) {
-        Some(AdminReply::Refused(refused)) => Err(Problem::Refused(refused.reason)),
+        Some(AdminReply::Refused(AdminRefusal { code, reason, .. })) => {
+            Err(Problem::Client(Error::Refused { code: code.into(), reason: reason.into() }))
+        }
         Some(answer) => Ok(answer),
         None => Err(Problem::Client(Error::Unexpected)),
     }

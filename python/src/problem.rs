@@ -17,8 +17,6 @@ pub(crate) enum Problem {
     Secret(SecretFileError),
     /// No process listens at the endpoints.
     NoListener(String),
-    /// A manager refused it.
-    Refused(String),
     /// The client was closed.
     Closed,
     /// The client was opened by another process, of which this one is a fork.
@@ -72,7 +70,6 @@ impl Problem {
             Self::NoListener(why) => format!(
                 "{why}: no cluster runs there; start one with `zerohop up`, or give the address of one"
             ),
-            Self::Refused(reason) => reason.clone(),
             Self::Closed => "the client is closed: connect again".to_owned(),
             Self::SnapshotClosed => "the snapshot is closed: open another one".to_owned(),
             Self::Forked { opener } => format!(
@@ -93,7 +90,8 @@ impl Problem {
                 ExceptionParts { key: key.as_deref(), ..ExceptionParts::of_reason(reason) }
             }
             Self::Client(Error::Endpoint { .. }) => plain("Endpoint"),
-            Self::Client(Error::Refused { .. }) | Self::Refused(_) => plain("AdminRefused"),
+            Self::Client(error @ Error::Refused { .. }) if error.is_unknown() => plain("Unknown"),
+            Self::Client(Error::Refused { .. }) => plain("AdminRefused"),
             Self::Client(Error::UnderWay { .. }) => plain("UnderWay"),
             Self::Client(Error::Unexpected) => plain("Unexpected"),
             Self::Client(Error::Blob { name, why }) => {

@@ -92,7 +92,7 @@ class LostError(Error, ConnectionError):
 
 
 class UnknownOutcomeError(Error):
-    """The write may or may not have taken effect: look the record up before you repeat it."""
+    """The write, or the command about keyspaces, may or may not have taken effect: look before you repeat it."""
 
 
 class UnreachableError(Error, ConnectionError):

@@ -8,8 +8,8 @@ use zerohop_client::{Client, DropOptions, Reason};
 use zerohop_wire::admin::{
     AdminAnswer, AdminQuestion, AdminReply, AdminRequest, DelegateToken, KeyspaceSettings, KeyspaceStatus,
     LossesAcknowledge, ManagersSet, NodeRemove, NodeStateSet, PartitionList, PartitionMove, PartitionRecover,
-    PartitionStatus, REFUSED_FAILED, REFUSED_UNDECIDED, REFUSED_UNFOLLOWED, RegionSplit, Status, StatusGet,
-    TokenList, TokenPut, TokenRevoke, TokenStatus,
+    PartitionStatus, REFUSED_FAILED, REFUSED_UNFOLLOWED, RegionSplit, Status, StatusGet, TokenList, TokenPut,
+    TokenRevoke, TokenStatus, leaves_outcome_open,
 };
 
 use super::ending::CommandError;
@@ -64,6 +64,9 @@ pub(crate) async fn drop_keyspace(
     interrupt::note_sent(output::COMMAND);
     let dropped = client.drop_keyspace_with(name, DropOptions { at_once, wait }, tell).await;
     match dropped {
+        Err(zerohop_client::Error::Refused { code, reason }) if &*code == REFUSED_UNFOLLOWED => {
+            Err(CommandError::UnderWay(reason.into()))
+        }
         Err(error) if error.is_unknown() => Err(in_doubt(client, &reason(&error)).await),
         dropped => Ok(dropped?),
     }
@@ -260,11 +263,11 @@ async fn answer(client: &Client, query: AdminQuestion) -> Result<AdminReply, Com
             {
                 sleep(NOT_NOW_PAUSE).await;
             }
-            Some(AdminReply::Refused(refused)) if refused.code == REFUSED_UNDECIDED => {
-                return Err(in_doubt(client, &refused.reason).await);
-            }
             Some(AdminReply::Refused(refused)) if refused.code == REFUSED_UNFOLLOWED => {
                 return Err(CommandError::UnderWay(refused.reason));
+            }
+            Some(AdminReply::Refused(refused)) if leaves_outcome_open(&refused.code) => {
+                return Err(in_doubt(client, &refused.reason).await);
             }
             Some(answer) => return Ok(answer),
             None => return Err(CommandError::Unexpected),

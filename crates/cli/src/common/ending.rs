@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use zerohop_client::Failure;
-use zerohop_wire::admin::{REFUSED_EXISTS, REFUSED_FORBIDDEN, REFUSED_UNKNOWN};
+use zerohop_wire::admin::{
+    REFUSED_EXISTS, REFUSED_FORBIDDEN, REFUSED_FORGOTTEN, REFUSED_UNDECIDED, REFUSED_UNFOLLOWED,
+    REFUSED_UNKNOWN,
+};
 use zerohop_wire::ids::KeyspaceId;
 
 use super::demo_error::DemoError;
@@ -29,11 +32,11 @@ pub(crate) const FORBIDDEN: &str = "forbidden";
 pub(crate) const NO_KEYSPACE: &str = "no_keyspace";
 /// The word for a name that is in use.
 pub(crate) const EXISTS: &str = "exists";
+/// The word for a scan that only an ordered keyspace can do.
+pub(crate) const NOT_ORDERED: &str = "not_ordered";
 
 const CODE_NO: u8 = 1;
 const CODE_USAGE: u8 = 2;
-/// The word for a scan that only an ordered keyspace can do.
-pub(crate) const NOT_ORDERED: &str = "not_ordered";
 const CODE_FAILED: u8 = 3;
 const CODE_UNKNOWN: u8 = 4;
 /// 128 plus the number of SIGINT, as in shells.
@@ -106,6 +109,8 @@ impl CommandError {
             REFUSED_UNKNOWN => NO_KEYSPACE,
             REFUSED_FORBIDDEN => FORBIDDEN,
             REFUSED_EXISTS => EXISTS,
+            REFUSED_UNDECIDED | REFUSED_FORGOTTEN => return Self::InDoubt(reason),
+            REFUSED_UNFOLLOWED => return Self::UnderWay(reason),
             _ => return Self::Refused(reason),
         };
         Self::RefusedAs { word, reason }
@@ -268,6 +273,16 @@ mod tests {
     use zerohop_wire::Permission;
 
     use super::*;
+
+    #[test]
+    fn refusal_that_leaves_the_outcome_open_is_unknown() {
+        let open = [REFUSED_UNDECIDED, REFUSED_FORGOTTEN, REFUSED_UNFOLLOWED].map(|code| (code, true));
+        for (code, is_unknown) in open.into_iter().chain([(REFUSED_EXISTS, false)]) {
+            let error = zerohop_client::Error::Refused { code: code.into(), reason: "why".into() };
+            let error = CommandError::from(error);
+            assert_eq!((error.is_unknown(), &*error.to_string()), (is_unknown, "why"), "{code}");
+        }
+    }
 
     #[test]
     fn missing_permission_error_names_keyspace_if_known() {

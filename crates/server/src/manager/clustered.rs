@@ -15,8 +15,9 @@ use zerohop_placement::{KeyOrder, MapChange, NodeState};
 use zerohop_system::clock::unix_ms;
 use zerohop_wire::admin::{
     AdminAnswer, AdminDone, AdminQuestion, AdminReply, KeyspaceStatus, LossesAcknowledge, ManagersSet,
-    NodeRemove, PartitionMove, PartitionRecover, REFUSED_DECIDED, REFUSED_FAILED, REFUSED_REQUEST,
-    REFUSED_UNDECIDED, REFUSED_UNFOLLOWED, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
+    NodeRemove, PartitionMove, PartitionRecover, REFUSED_DECIDED, REFUSED_FAILED, REFUSED_FORGOTTEN,
+    REFUSED_REQUEST, REFUSED_UNDECIDED, REFUSED_UNFOLLOWED, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE,
+    REFUSED_UNKNOWN_PARTITION,
 };
 use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
@@ -278,18 +279,11 @@ async fn have_decided(
     shared: &Rc<ManagerShared>,
     command: ControlCommand,
 ) -> Result<command::CommandResult, AdminAnswer> {
-    let failed = |reason: String| AdminAnswer::refused(REFUSED_FAILED, reason);
     let Some(cluster) = shared.cluster_handle() else {
-        return Err(failed("there is no cluster".to_owned()));
+        return Err(AdminAnswer::refused(REFUSED_FAILED, "there is no cluster".to_owned()));
     };
     let done = match cluster.operate(command).await {
-        Ok(outcome) => outcome.result.map_err(|refusal| match refusal {
-            // A retry may succeed a moment later.
-            CommandRefusal::StaleIncarnation | CommandRefusal::StaleEpoch { .. } | CommandRefusal::TooOld => {
-                failed(refusal.to_string())
-            }
-            _ => AdminAnswer::refused(REFUSED_DECIDED, refusal.to_string()),
-        })?,
+        Ok(outcome) => outcome.result.map_err(|refusal| refused_command(&refusal))?,
         Err(no_outcome) => return Err(without_outcome(no_outcome)),
     };
     match timeout(MAP_WAIT, shared.map_changes.reach(done.epoch)).await {
@@ -302,6 +296,18 @@ async fn have_decided(
             ),
         )),
     }
+}
+
+/// The answer to a command that the control group has refused.
+fn refused_command(refusal: &CommandRefusal) -> AdminAnswer {
+    let code = match refusal {
+        // A retry may succeed a moment later.
+        CommandRefusal::StaleIncarnation | CommandRefusal::StaleEpoch { .. } => REFUSED_FAILED,
+        // An earlier copy of the request may have been decided.
+        CommandRefusal::TooOld => REFUSED_FORGOTTEN,
+        _ => REFUSED_DECIDED,
+    };
+    AdminAnswer::refused(code, refusal.to_string())
 }
 
 /// The answer to a command without a known outcome. Only a command that was not accepted has changed nothing.
@@ -317,13 +323,24 @@ fn without_outcome(no_outcome: NoOutcome) -> AdminAnswer {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_a_command_that_was_not_accepted_is_answered_as_unchanged() {
-        let code = |no_outcome| match without_outcome(no_outcome).answer {
+    fn code(answer: AdminAnswer) -> String {
+        match answer.answer {
             Some(AdminReply::Refused(refused)) => refused.code,
             other => panic!("{other:?}"),
-        };
+        }
+    }
+
+    #[test]
+    fn only_a_command_that_was_not_accepted_is_answered_as_unchanged() {
+        let code = |no_outcome| code(without_outcome(no_outcome));
         assert_eq!(code(NoOutcome::TimedOut), REFUSED_UNDECIDED);
         assert_eq!(code(NoOutcome::Busy), REFUSED_FAILED);
+    }
+
+    #[test]
+    fn command_whose_outcome_is_forgotten_has_a_code_of_its_own() {
+        assert_eq!(code(refused_command(&CommandRefusal::TooOld)), REFUSED_FORGOTTEN);
+        assert_eq!(code(refused_command(&CommandRefusal::StaleIncarnation)), REFUSED_FAILED);
+        assert_eq!(code(refused_command(&CommandRefusal::UnknownKeyspace)), REFUSED_DECIDED);
     }
 }

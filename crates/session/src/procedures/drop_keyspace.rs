@@ -29,7 +29,7 @@ impl ClusterHandle {
     ///
     /// # Errors
     /// [`Error::UnderWay`] if the keyspace is not gone within the deadline; the drop continues. [`Error::Refused`] if there is no keyspace of this
-    /// name.
+    /// name, or, with [`Error::is_unknown`], if the control group has not decided in time.
     pub async fn drop_keyspace(&self, name: &str) -> Result<(), Error> {
         let options = DropOptions { at_once: false, wait: self.settings().deadline };
         self.drop_keyspace_with(name, options, |_| ()).await.map(drop)

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::SessionError as Reason;
 use zerohop_placement::Division;
+use zerohop_wire::admin::leaves_outcome_open;
 use zerohop_wire::contents::blob_name_of;
 use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::KeyspaceId;
@@ -50,7 +51,7 @@ pub enum Error {
         /// The first bytes of the key.
         key: Box<[u8]>,
     },
-    /// A manager refused the request.
+    /// A manager refused the request. [`Error::is_unknown`] says whether it may have been done nevertheless.
     Refused {
         /// For programs: one of the `REFUSED_` constants of `zerohop-wire`.
         code: Box<str>,
@@ -144,7 +145,6 @@ impl Error {
         Self::Operation { key: None, reason: Box::new(reason) }
     }
 
-    /// The keyspace of a partition that was split since the request for it was made, and the present division.
     /// The error of an operation on this key or blob, if it does not name its own.
     pub(crate) fn naming(self, key: &[u8]) -> Self {
         match self {
@@ -153,6 +153,7 @@ impl Error {
         }
     }
 
+    /// The keyspace of a partition that was split since the request for it was made, and the present division.
     pub(crate) fn split_into(&self) -> Option<(KeyspaceId, &Division)> {
         match self {
             Self::Operation { reason, .. } => match &**reason {
@@ -236,11 +237,12 @@ impl Error {
         matches!(failure, Failure::AuthRequired | Failure::AuthFailed { .. } | Failure::Forbidden { .. })
     }
 
-    /// Whether a write may have been done despite the error.
+    /// Whether a write, or a command of the control group, may have been done despite the error.
     #[must_use]
     pub fn is_unknown(&self) -> bool {
         match self {
             Self::Operation { reason, .. } => matches!(**reason, Reason::Unknown { .. }),
+            Self::Refused { code, .. } => leaves_outcome_open(code),
             _ => false,
         }
     }
@@ -291,5 +293,22 @@ impl fmt::Display for Error {
                 "the server's answer is not one to this request: bring client and server up to date",
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_wire::admin::{
+        REFUSED_DECIDED, REFUSED_FAILED, REFUSED_FORGOTTEN, REFUSED_UNDECIDED, REFUSED_UNFOLLOWED,
+    };
+
+    use super::*;
+
+    #[test]
+    fn refusal_of_a_command_that_may_be_done_is_unknown() {
+        let is_unknown = |code: &str| Error::Refused { code: code.into(), reason: "".into() }.is_unknown();
+        let codes =
+            [REFUSED_UNDECIDED, REFUSED_FORGOTTEN, REFUSED_UNFOLLOWED, REFUSED_DECIDED, REFUSED_FAILED];
+        assert_eq!(codes.map(is_unknown), [true, true, true, false, false]);
     }
 }

@@ -2,8 +2,8 @@
 
 use prost::Message;
 
-/// The reason why a request was not done, or not answered with a result. Nothing was changed, unless the code is [`REFUSED_UNDECIDED`] or
-/// [`REFUSED_UNFOLLOWED`].
+/// The reason why a request was not done, or not answered with a result. Nothing was changed, unless [`leaves_outcome_open`] is
+/// true of the code.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub struct AdminRefusal {
     /// For programs: one of the `REFUSED_` constants.
@@ -42,5 +42,13 @@ pub const REFUSED_DECIDED: &str = "refused";
 pub const REFUSED_FAILED: &str = "failed";
 /// [`AdminRefusal::code`]: the control group has not decided the request in time, and may still do so: its outcome is unknown.
 pub const REFUSED_UNDECIDED: &str = "undecided";
+/// [`AdminRefusal::code`]: the control group no longer knows whether it has decided an earlier copy of the request: its outcome is unknown.
+pub const REFUSED_FORGOTTEN: &str = "forgotten";
 /// [`AdminRefusal::code`]: the change is made, but not every instance of the node has followed it.
 pub const REFUSED_UNFOLLOWED: &str = "unfollowed";
+
+/// Whether a refusal with this code leaves open whether something was changed.
+#[must_use]
+pub fn leaves_outcome_open(code: &str) -> bool {
+    matches!(code, REFUSED_UNDECIDED | REFUSED_FORGOTTEN | REFUSED_UNFOLLOWED)
+}
