@@ -27,8 +27,8 @@ numbered!(
         /// A clock is wrong.
         ClockAhead = 10, "a partition's clock is too far ahead of its coordinator's: set the clocks right";
         /// A disk is full, the memory budget is used up, or the limit of file sizes of a node is too low for an entry.
-        NoRoom = 11, "a partition has no disk space or memory left, or its node's limit of file sizes (`ulimit -f`) is too low. Run \
-            `zerohop doctor`; then remove records, add space, or raise the limit";
+        NoRoom = 11, "the disk or memory of a partition is full, or its node's limit of file sizes (`ulimit -f`) is too low. Run `zerohop \
+            doctor`; then remove records, add space, or raise the limit";
     }
 );
 

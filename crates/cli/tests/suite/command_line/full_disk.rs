@@ -71,7 +71,7 @@ fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
         cluster.run_with(&["txn"], lines.as_bytes())
     });
     assert_eq!(code(&refused), 3, "{refused:?}");
-    assert!(stderr(&refused).contains("no disk space"), "{refused:?}");
+    assert!(stderr(&refused).contains("disk or memory of a partition is full"), "{refused:?}");
     assert_eq!(cluster.ok(&["kv", "lookup", &kept(number)]), "v");
     for key in [format!("e-{number}"), format!("f-{number}")] {
         assert_eq!(code(&cluster.run(&["kv", "lookup", &key])), 1, "nothing of what is refused is done");

@@ -395,7 +395,10 @@ mod tests {
             assert_eq!(pushed.is_err(), is_long, "{pushed:?}");
             let error = if is_long { pushed.unwrap_err() } else { run(put.publish()).unwrap_err() };
             let text = error.to_string();
-            assert!(text.starts_with("key \"film\": ") && text.contains("no disk space"), "{text}");
+            assert!(
+                text.starts_with("key \"film\": ") && text.contains("disk or memory of a partition is full"),
+                "{text}"
+            );
         }
     }
 }
