@@ -6,6 +6,7 @@
 //!
 //! - [`LogClient`] reads, trims and describes a log. Its groups share the partitions among members.
 //! - [`LogProducer`] appends each batch once, also if an answer is lost.
+//! - [`LogReader`] reads partitions from where it has come to.
 //! - [`LogPopper`] pops records by a cursor that other readers share.
 //! - [`new_log`] has the settings of the keyspace of a log, with a region for each log partition.
 
@@ -15,9 +16,11 @@ mod groups;
 mod layer;
 mod popper;
 mod producer;
+mod reader;
 
 pub use client::{LogClient, OpenError};
 pub use create::{LogSettings, new_log};
 pub use groups::{GroupSummary, PartitionOffset};
 pub use popper::LogPopper;
 pub use producer::LogProducer;
+pub use reader::{LogReader, PlacedRecord, ReadStart};

@@ -64,6 +64,36 @@ impl LogPopper {
         }
     }
 
+    /// Pops at most `records` of the first of these partitions that has some, or waits for one until `wait_until`, in milliseconds since
+    /// 1970. While the cluster does not answer, a pop is repeated for `patience`.
+    ///
+    /// # Errors
+    /// As [`Self::pop`].
+    pub async fn pop_any(
+        &mut self,
+        partitions: &[u32],
+        records: u32,
+        wait_until: u64,
+        patience: Duration,
+    ) -> Result<Option<(u32, PopOutcome)>, LogError> {
+        let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        loop {
+            // What is appended behind this ends the wait.
+            let tails = self.log.tails(partitions).await?;
+            for &partition in partitions {
+                let until = self.log.now().saturating_add(patience_ms);
+                let popped = self.pop(partition, records, until).await?;
+                if !popped.records.is_empty() {
+                    return Ok(Some((partition, popped)));
+                }
+            }
+            if self.log.now() >= wait_until {
+                return Ok(None);
+            }
+            self.log.wait_any(&tails, wait_until).await?;
+        }
+    }
+
     /// Removes what the log remembers of this reader's pops, which are not repeated then.
     ///
     /// # Errors

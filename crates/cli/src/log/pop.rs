@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use zerohop_layer_log::{LogError, PopOutcome, keys};
+use zerohop_layer_log::keys;
 use zerohop_log_client::LogPopper;
 
 use super::place::{LogPlace, log_name, partitions};
@@ -50,7 +50,8 @@ pub(super) async fn run(arguments: LogPopArguments) -> Result<CommandEnding, Com
     };
     let wait_until = log.now().saturating_add(u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let mut popper = LogPopper::new(log, cursor);
-    match pop(&mut popper, &place, (&numbers, limit), wait_until).await {
+    interrupt::note_sent(output::WRITE);
+    match popper.pop_any(&numbers, limit, wait_until, place.target.timeout()).await {
         Ok(Some((partition, popped))) => {
             output::note_done(output::WRITE);
             print_records(&place, partition, &popped.records)?;
@@ -63,29 +64,5 @@ pub(super) async fn run(arguments: LogPopArguments) -> Result<CommandEnding, Com
             LogRefusal::new("no_record", text).print(place.json, &name)
         }
         Err(error) => print_refusal(place.json, &name, LogUse::Write, error),
-    }
-}
-
-/// Pops records of the first partition that has some, or waits for them.
-async fn pop(
-    popper: &mut LogPopper,
-    place: &LogPlace,
-    (numbers, limit): (&[u32], u32),
-    wait_until: u64,
-) -> Result<Option<(u32, PopOutcome)>, LogError> {
-    loop {
-        // What is appended behind this ends the wait.
-        let tails = popper.log().tails(numbers).await?;
-        for partition in numbers {
-            interrupt::note_sent(output::WRITE);
-            let popped = popper.pop(*partition, limit, place.until(popper.log())).await?;
-            if !popped.records.is_empty() {
-                return Ok(Some((*partition, popped)));
-            }
-        }
-        if popper.log().now() >= wait_until {
-            return Ok(None);
-        }
-        popper.log().wait_any(&tails, wait_until).await?;
     }
 }
