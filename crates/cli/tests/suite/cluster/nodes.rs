@@ -35,6 +35,8 @@ pub(crate) struct NodeCluster {
     secret: Option<PathBuf>,
     /// A test may break an invariant of a partition.
     is_breakable: bool,
+    /// The size above which regions are split, if it is not the default one.
+    region_size: Option<&'static str>,
 }
 
 impl NodeCluster {
@@ -60,6 +62,14 @@ impl NodeCluster {
     pub(crate) fn start_breakable(folder: &Path, nodes: u16) -> NodeCluster {
         let mut cluster = NodeCluster::of(folder, nodes, false);
         cluster.is_breakable = true;
+        cluster.start_together(&(0..cluster.bootstrap_nodes).collect::<Vec<_>>());
+        cluster
+    }
+
+    /// As [`Self::start`], with regions that are split above this size.
+    pub(crate) fn start_with_region_size(folder: &Path, nodes: u16, size: &'static str) -> NodeCluster {
+        let mut cluster = NodeCluster::of(folder, nodes, false);
+        cluster.region_size = Some(size);
         cluster.start_together(&(0..cluster.bootstrap_nodes).collect::<Vec<_>>());
         cluster
     }
@@ -94,6 +104,7 @@ impl NodeCluster {
             is_forgetful,
             secret: None,
             is_breakable: false,
+            region_size: None,
         }
     }
 
@@ -288,6 +299,9 @@ impl NodeCluster {
         }
         if self.is_breakable {
             command.env("ZEROHOP_TEST_BREAK", self.break_file(node));
+        }
+        if let Some(size) = self.region_size {
+            command.env("ZEROHOP_REGION_SIZE", size);
         }
         self.secure(&mut command);
         command
