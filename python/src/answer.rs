@@ -1,5 +1,6 @@
 //! The result of an operation, before its conversion to a Python object.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -12,11 +13,13 @@ use zerohop_client::{
     StagedContents,
 };
 
+use zerohop_log_client::{LogReader, PlacedRecord};
 use zerohop_wire::admin::{KeyspaceStatus, Status};
 
 use crate::cluster;
 use crate::core::Core;
 use crate::handles::{NativeKeyspace, NativePinnedBlobs, NativeSnapshot, NativeStagedContents};
+use crate::log_handles::{NativeLog, NativeLogReader, OpenLog};
 use crate::maintenance::OwnedByProcess;
 use crate::problem::{Problem, broken};
 
@@ -45,6 +48,12 @@ pub(crate) enum PythonAnswer {
     KeyspaceStatus(Box<KeyspaceStatus>),
     Status(Box<Status>),
     Snapshot(Snapshot),
+    Log(Box<OpenLog>),
+    LogReader(String, Box<LogReader>),
+    LogPlace { partition: u32, offset: u64 },
+    LogBounds { first: u64, next: u64 },
+    LogRecords(Vec<PlacedRecord>),
+    LogOffsets(BTreeMap<u32, u64>),
 }
 
 impl PythonAnswer {
@@ -127,12 +136,31 @@ impl PythonAnswer {
                 NativeSnapshot { core: Arc::clone(core), snapshot, at }.into_py_any(py)
             }
             Self::Many(outcomes) => many(py, outcomes),
+            Self::Log(open) => NativeLog::new(Arc::clone(core), *open).into_py_any(py),
+            Self::LogReader(name, reader) => {
+                NativeLogReader::new(Arc::clone(core), name, *reader).into_py_any(py)
+            }
+            Self::LogPlace { partition, offset } => (partition, offset).into_py_any(py),
+            Self::LogBounds { first, next } => (first, next).into_py_any(py),
+            Self::LogRecords(records) => {
+                let records = records.iter().map(|placed| log_record(py, placed));
+                PyList::new(py, records.collect::<PyResult<Vec<_>>>()?)?.into_py_any(py)
+            }
+            Self::LogOffsets(offsets) => offsets.into_py_any(py),
         }
     }
 }
 
 fn list<'py>(py: Python<'py>, values: &[Bytes]) -> PyResult<Bound<'py, PyList>> {
     PyList::new(py, values.iter().map(|value| PyBytes::new(py, value)))
+}
+
+/// The arguments of `zerohop._logs.LogRecord`.
+fn log_record(py: Python<'_>, placed: &PlacedRecord) -> PyResult<Py<PyAny>> {
+    let PlacedRecord { partition, offset, record } = placed;
+    let bytes = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| PyBytes::new(py, bytes));
+    let headers: Vec<_> = record.headers.iter().map(|(name, value)| (name, bytes(value))).collect();
+    (*partition, *offset, record.time, bytes(&record.key), bytes(&record.value), headers).into_py_any(py)
 }
 
 /// A list with an object for each outcome. If any failed, an exception with the list, in which

@@ -12,6 +12,8 @@ use zerohop_client::{
     Client, ClientOptions, ClientTls, ConfigError, DropOptions, Error, KeyOrder, Keyspace, Secret,
     SnapshotOptions, Token, no_address, read_key, read_secret, read_token, until_none_listens,
 };
+use zerohop_layer_log::keys::PARTITIONS_MAX;
+use zerohop_log_client::LogSettings;
 use zerohop_wire::admin::{AdminQuestion, AdminReply, KeyspaceSettings};
 
 use crate::answer::PythonAnswer;
@@ -19,6 +21,7 @@ use crate::arguments::{Blob, Credentials, limit};
 use crate::cluster;
 use crate::core::Core;
 use crate::handles::NativeKeyspace;
+use crate::log::{self, LogArguments};
 use crate::outcome;
 use crate::problem::Problem;
 use crate::transaction::NativeTransaction;
@@ -130,6 +133,35 @@ impl NativeClient {
             ..Default::default()
         };
         self.keyspace_change(py, AdminQuestion::CreateKeyspace(settings))
+    }
+
+    /// A log by its name.
+    fn log(&self, py: Python<'_>, name: String) -> PyResult<Py<PyAny>> {
+        let client = self.client(py)?;
+        outcome::run(&self.0, py, async move { log::open(&client, name).await.into() })
+    }
+
+    /// Creates a log; omitted options have the cluster's defaults. `id` is random.
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
+    fn create_log(
+        &self,
+        py: Python<'_>,
+        name: String,
+        id: [u8; 16],
+        partitions: u32,
+        retention_ms: Option<u64>,
+        retention_bytes: Option<u64>,
+        durability: Option<String>,
+        replicas: Option<u32>,
+        min_in_sync: Option<u32>,
+    ) -> PyResult<Py<PyAny>> {
+        if !(1..=PARTITIONS_MAX).contains(&partitions) {
+            return Err(PyValueError::new_err(format!("a log has 1 to {PARTITIONS_MAX} partitions")));
+        }
+        let client = self.client(py)?;
+        let settings = LogSettings { replicas, min_in_sync, durability };
+        let arguments = LogArguments { id, partitions, retention_ms, retention_bytes, settings };
+        outcome::run(&self.0, py, async move { log::create(&client, name, arguments).await.into() })
     }
 
     /// Changes a keyspace; omitted options stay.

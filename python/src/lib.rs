@@ -26,6 +26,8 @@ mod cluster;
 mod core;
 mod handles;
 mod keyspace;
+mod log;
+mod log_handles;
 mod maintenance;
 mod memory;
 mod number;
@@ -58,6 +60,12 @@ mod _native {
     use crate::handles::NativeSnapshot;
     #[pymodule_export]
     use crate::handles::NativeStagedContents;
+    #[pymodule_export]
+    use crate::log_handles::NativeLog;
+    #[pymodule_export]
+    use crate::log_handles::NativeLogPopper;
+    #[pymodule_export]
+    use crate::log_handles::NativeLogReader;
     #[pymodule_export]
     use crate::scan::NativeScan;
     #[pymodule_export]

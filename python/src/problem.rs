@@ -7,8 +7,16 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use zerohop_client::{AbortReason, BlobError, Error, Failure, Reason, SecretFileError};
+use zerohop_layer_log::LogError;
 use zerohop_wire::BadRequestReason;
 use zerohop_wire::error::ErrorCode;
+
+/// Whether a call that fails may have changed something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogUse {
+    Read,
+    Write,
+}
 
 /// The reason for a failure.
 #[derive(Debug)]
@@ -17,6 +25,12 @@ pub(crate) enum Problem {
     Secret(SecretFileError),
     /// No process listens at the endpoints.
     NoListener(String),
+    /// A log has no answer, or a negative one.
+    Log {
+        name: String,
+        error: LogError,
+        used: LogUse,
+    },
     /// The client was closed.
     Closed,
     /// The client was opened by another process, of which this one is a fork.
@@ -70,6 +84,7 @@ impl Problem {
             Self::NoListener(why) => format!(
                 "{why}: no cluster runs there; start one with `zerohop up`, or give the address of one"
             ),
+            Self::Log { name, error, .. } => format!("log \"{name}\": {error}"),
             Self::Closed => "the client is closed: connect again".to_owned(),
             Self::SnapshotClosed => "the snapshot is closed: open another one".to_owned(),
             Self::Forked { opener } => format!(
@@ -111,6 +126,7 @@ impl Problem {
             Self::Client(Error::Ended) | Self::ExtensionEnded => plain("Ended"),
             Self::Client(Error::InsideRuntime | Error::Runtime { .. }) | Self::System(_) => plain("System"),
             Self::NoListener(_) => plain("NoListener"),
+            Self::Log { error, used, .. } => plain(of_log(error, *used)),
             Self::Secret(_) => plain("SecretFile"),
             Self::Closed | Self::SnapshotClosed => plain("Closed"),
             Self::Forked { .. } => plain("Forked"),
@@ -159,6 +175,35 @@ impl<'a> ExceptionParts<'a> {
             _ => None,
         };
         ExceptionParts { code, number: Some(number), key: None, found }
+    }
+}
+
+/// The word for an error of a log.
+fn of_log(error: &LogError, used: LogUse) -> &'static str {
+    match error {
+        LogError::NoSuchLog => "NoLog",
+        LogError::LogExists => "LogExists",
+        LogError::NoSuchPartition => "NoPartition",
+        LogError::BadPartitionCount | LogError::BadName | LogError::BadBatch(_) => "BadRequest",
+        LogError::OutOfRange { .. } => "OutOfRange",
+        LogError::NoRoom => "NoRoom",
+        LogError::Refused(_) => "AdminRefused",
+        LogError::Corrupt(_) => "DataCorrupt",
+        LogError::Unavailable(_) => match used {
+            LogUse::Read => "Deadline",
+            LogUse::Write => "Unknown",
+        },
+        LogError::UnknownProducer
+        | LogError::ProducerFenced { .. }
+        | LogError::SequenceGap { .. }
+        | LogError::OldSequence
+        | LogError::UnknownMember
+        | LogError::OldGeneration { .. }
+        | LogError::NotAssigned { .. }
+        | LogError::GroupHasMembers
+        | LogError::GroupFull
+        | LogError::OldPop { .. }
+        | LogError::Busy => "Conflict",
     }
 }
 

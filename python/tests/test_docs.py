@@ -14,6 +14,7 @@ import pytest
 import zerohop
 import zerohop._blobs
 import zerohop._keyspace
+import zerohop._logs
 import zerohop._snapshot
 import zerohop._transaction
 import zerohop._transaction_blobs
@@ -29,8 +30,8 @@ _numbers = itertools.count()
 
 def examples() -> list[doctest.DocTest]:
     finder, found = doctest.DocTestFinder(exclude_empty=True), []
-    own = [zerohop._blobs, zerohop._client, zerohop._keyspace, zerohop._local, zerohop._snapshot]
-    own += [zerohop._transaction, zerohop._transaction_blobs, zerohop._values]
+    own = [zerohop._blobs, zerohop._client, zerohop._keyspace, zerohop._local, zerohop._logs]
+    own += [zerohop._snapshot, zerohop._transaction, zerohop._transaction_blobs, zerohop._values]
     for module in (zerohop, *own, zerohop.aio, zerohop.errors, zerohop.fs):
         found += [test for test in finder.find(module, extraglobs={"zerohop": zerohop}) if test.examples]
     return found

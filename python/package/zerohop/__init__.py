@@ -21,6 +21,7 @@ from zerohop._client import Client, connect
 from zerohop._cluster import ClusterStatus, KeyspaceInfo, NodeInfo
 from zerohop._keyspace import Keyspace
 from zerohop._local import local, program
+from zerohop._logs import Log, LogBounds, LogCursor, LogPlace, LogRecord
 from zerohop._native import VERSION as __version__
 from zerohop._snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace
 from zerohop._transaction import Outcome, Transaction
@@ -41,6 +42,7 @@ from zerohop.errors import (
     NotFoundError,
     NotNumberError,
     NotOrderedError,
+    OffsetError,
     OverloadedError,
     RefusedError,
     SnapshotExpiredError,
@@ -73,12 +75,18 @@ __all__ = [
     "Keyspace",
     "KeyspaceInfo",
     "LimitError",
+    "Log",
+    "LogBounds",
+    "LogCursor",
+    "LogPlace",
+    "LogRecord",
     "LostError",
     "NoBlobError",
     "NodeInfo",
     "NotFoundError",
     "NotNumberError",
     "NotOrderedError",
+    "OffsetError",
     "Outcome",
     "OverloadedError",
     "Record",

@@ -11,6 +11,7 @@ from typing import Any, Optional, TypeVar, Union
 from zerohop import _values
 from zerohop._cluster import ClusterStatus, KeyspaceInfo, cluster_status
 from zerohop._keyspace import Keyspace
+from zerohop._logs import Log, retention_ms
 from zerohop._native import NativeClient
 from zerohop._snapshot import Snapshot
 from zerohop._transaction import Attempts, Transaction
@@ -135,6 +136,32 @@ class Client:
             name, durability, replicas, min_in_sync, partitions, ordered, list(split_at)
         )
         return self.keyspace(name)
+
+    def log(self, name: str) -> Log:
+        """The log of this name. Raises `NotFoundError`."""
+        return Log(self._native.log(name), name)
+
+    def create_log(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        retention: Optional[float] = None,
+        retention_bytes: Optional[int] = None,
+        durability: Optional[str] = None,
+        replicas: Optional[int] = None,
+        min_in_sync: Optional[int] = None,
+    ) -> Log:
+        """Creates a log, and returns it. Raises `RefusedError` if the name exists.
+
+        `Log.trim` removes what is older than `retention` seconds, and what a partition has beyond `retention_bytes`; by
+        default all is kept. The other options are those of `create_keyspace`. `drop_keyspace` removes a log.
+        """
+        kept_ms = retention_ms(retention)
+        native = self._native.create_log(
+            name, os.urandom(16), partitions, kept_ms, retention_bytes, durability, replicas, min_in_sync
+        )
+        return Log(native, name)
 
     def alter_keyspace(
         self,

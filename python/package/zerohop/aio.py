@@ -18,14 +18,17 @@ only stops waiting for it: a write may still take effect.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Literal, NoReturn, Optional, TypeVar, Union, cast, overload
 
 from zerohop import _local, _values
 from zerohop._aio_blobs import BlobFile, Blobs, Transaction
+from zerohop._aio_logs import Log, LogCursor
 from zerohop._aio_snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace
 from zerohop._cluster import ClusterStatus, KeyspaceInfo, cluster_status
+from zerohop._logs import retention_ms
 from zerohop._native import NativeClient, NativeKeyspace
 from zerohop._transaction import Attempts
 from zerohop._values import Expire, Info, Key, Path, Record, Value, Version
@@ -36,6 +39,8 @@ __all__ = [
     "Blobs",
     "Client",
     "Keyspace",
+    "Log",
+    "LogCursor",
     "Snapshot",
     "SnapshotBlobs",
     "SnapshotKeyspace",
@@ -138,6 +143,28 @@ class Client:
             name, durability, replicas, min_in_sync, partitions, ordered, list(split_at)
         )
         return await self.keyspace(name)
+
+    async def log(self, name: str) -> Log:
+        """The log of this name. Raises `NotFoundError`."""
+        return Log(await self._native.log(name), name)
+
+    async def create_log(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        retention: Optional[float] = None,
+        retention_bytes: Optional[int] = None,
+        durability: Optional[str] = None,
+        replicas: Optional[int] = None,
+        min_in_sync: Optional[int] = None,
+    ) -> Log:
+        """Creates a log, and returns it: as `zerohop.Client.create_log`."""
+        kept_ms = retention_ms(retention)
+        native = await self._native.create_log(
+            name, os.urandom(16), partitions, kept_ms, retention_bytes, durability, replicas, min_in_sync
+        )
+        return Log(native, name)
 
     async def alter_keyspace(
         self,

@@ -162,6 +162,10 @@ class BatchError(Error):
         return [outcome for outcome in self.outcomes if isinstance(outcome, Error)]
 
 
+class OffsetError(Error, LookupError):
+    """The partition of a log has no such offset: it was trimmed, or is beyond the end."""
+
+
 class UnfinishedError(Error):
     """The blob is being written, or its writer was interrupted: it is not complete."""
 
@@ -217,6 +221,10 @@ _CLASSES: dict[str, type[Error]] = {
     "Unfinished": UnfinishedError,
     "Ended": ClosedError,
     "NotReadBack": AbortedError,
+    "NoLog": NotFoundError,
+    "NoPartition": LimitError,
+    "LogExists": RefusedError,
+    "OutOfRange": OffsetError,
 }
 
 
