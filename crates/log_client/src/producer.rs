@@ -22,6 +22,8 @@ pub struct LogProducer {
     sequences: BTreeMap<u32, u32>,
     next_partition: u32,
     limits: BatchLimits,
+    /// An append has begun and not ended.
+    is_appending: bool,
 }
 
 impl LogProducer {
@@ -38,7 +40,7 @@ impl LogProducer {
     #[must_use]
     pub fn with_id(log: LogClient, id: ProducerId, epoch: u16) -> Self {
         let limits = BatchLimits::default();
-        Self { log, id, epoch, sequences: BTreeMap::new(), next_partition: 0, limits }
+        Self { log, id, epoch, sequences: BTreeMap::new(), next_partition: 0, limits, is_appending: false }
     }
 
     /// The log.
@@ -65,12 +67,28 @@ impl LogProducer {
         }
     }
 
-    /// Appends records as one batch. While the cluster does not answer, it is repeated until `until`, in milliseconds since 1970.
+    /// Appends records as one batch. While the cluster does not answer, it is repeated until `until`, in milliseconds since 1970. If the
+    /// caller drops the future, the batch may be in the log, and the producer goes on in a new epoch.
     ///
     /// # Errors
     /// [`LogError::BadBatch`], [`LogError::NoSuchPartition`], [`LogError::ProducerFenced`], and those of the store: after
     /// [`LogError::Unavailable`] the batch may be in the log, and the producer goes on in a new epoch.
     pub async fn append(
+        &mut self,
+        partition: u32,
+        records: &[LogRecord],
+        until: u64,
+    ) -> Result<AppendOutcome, LogError> {
+        if std::mem::replace(&mut self.is_appending, true) {
+            // The batch of a dropped future has the next number, and another batch under it would count as a repetition.
+            self.begin_epoch();
+        }
+        let appended = self.append_next(partition, records, until).await;
+        self.is_appending = false;
+        appended
+    }
+
+    async fn append_next(
         &mut self,
         partition: u32,
         records: &[LogRecord],

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
@@ -399,4 +400,26 @@ async fn producer_of_a_lower_epoch_is_fenced_and_a_repeated_batch_is_there_once(
     assert_eq!(first.append(1, &record("c"), 0).await, Err(LogError::NoSuchPartition));
     assert_eq!(second.append(0, &record("d"), 0).await.unwrap().base, 2);
     assert_eq!(done(&cluster, &["read", "events"], b""), "a\nb\nd\n");
+}
+
+/// The caller of an append may go before the answer: a time limit, Ctrl-C. The log may have its batch then, and has every later one.
+#[tokio::test]
+async fn batch_after_an_append_without_its_caller_is_there_once() {
+    let cluster = ServingProgram::in_memory();
+    done(&cluster, &["create", "events"], b"");
+    let client = Client::connect(cluster.endpoint()).await.unwrap();
+    let events = LogClient::open(&client, "events").await.unwrap();
+    let record = |value: String| [LogRecord { value: Some(value.into()), ..LogRecord::default() }];
+    let mut producer = LogProducer::new(events);
+    for round in 0..100_u64 {
+        let (cut_off, after) = (record(format!("cut-off-{round}")), record(format!("after-{round}")));
+        let limit = Duration::from_micros(20 * round);
+        // The outcome is not known if the time is over.
+        drop(tokio::time::timeout(limit, producer.append(0, &cut_off, 0)).await);
+        producer.append(0, &after, u64::MAX).await.unwrap();
+    }
+    let read = done(&cluster, &["read", "events"], b"");
+    let count = |prefix: &str| read.lines().filter(|line| line.starts_with(prefix)).count();
+    let all: BTreeSet<&str> = read.lines().collect();
+    assert_eq!((count("after-"), all.len()), (100, read.lines().count()), "{read}");
 }
