@@ -142,7 +142,8 @@ class LogCursor:
     async def pop(
         self, limit: int = 1, *, wait: float = 0.0, partition: Optional[int] = None
     ) -> list[LogRecord]:
-        """The next records, at most `limit` and all of one partition: as `zerohop.LogCursor.pop`."""
+        """The next records, at most `limit` and all of one partition: as `zerohop.LogCursor.pop`. A pop that is cancelled
+        continues: its records are popped, and no reader gets them. So give `wait`, and do not cancel it."""
         records = records_of(await self._native.pop(None if partition is None else [partition], limit, wait))
         self._partitions.update(record.partition for record in records)
         return records
