@@ -8,7 +8,7 @@ use std::time::Duration;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use tokio::sync::Mutex;
-use zerohop_client::{Client, Error};
+use zerohop_client::{Client, Error, Reason};
 use zerohop_layer_log::{CreateLog, LogError, LogRecord, TrimGoal};
 use zerohop_log_client::{
     LogClient, LogPopper, LogReader, LogSettings, OpenError, PlacedRecord, ReadStart, new_log,
@@ -65,10 +65,14 @@ pub(crate) async fn create(
 }
 
 fn problem(name: &str, used: LogUse, error: OpenError) -> Problem {
-    match error {
-        OpenError::Client(error) => Problem::Client(error),
-        OpenError::Log(error) => Problem::Log { name: name.to_owned(), error, used },
-    }
+    let error = match error {
+        OpenError::Client(error) if !matches!(error.reason(), Some(Reason::NoKeyspace { .. })) => {
+            return Problem::Client(error);
+        }
+        OpenError::Client(_) => LogError::NoSuchLog,
+        OpenError::Log(error) => error,
+    };
+    Problem::Log { name: name.to_owned(), error, used }
 }
 
 fn answer(log: LogClient, name: &str) -> PythonAnswer {
