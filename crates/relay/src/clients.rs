@@ -58,6 +58,15 @@ pub struct Clients {
     pub(super) scheduler: UnitScheduler,
 }
 
+/// Whether a unit is a page of a command over all partitions.
+fn is_page(unit: Option<&[u8]>) -> bool {
+    let unit = unit.and_then(|unit| Unit::decode(unit).ok());
+    unit.is_some_and(|unit| unit.is_step() && unit.reads_past().is_none())
+}
+
+/// Bytes of the reply to such a page without any keys.
+const EMPTY_PAGE_BYTES: usize = 18;
+
 impl Clients {
     /// No clients. `place` is the instance's index on its node. Units wait at most `time_out` for
     /// their partition.
@@ -131,6 +140,11 @@ impl Clients {
                         self.scheduler.written(now.elapsed_ms, queued.queue, queued.ticket);
                     }
                     self.deliver(at, queued.queue.connection, queued.ticket, reply);
+                }
+            }
+            UnitVerdict::NotRun if is_planted(Bug::MovedPageEmpty) && is_page(queues.unit_of(number)) => {
+                if let Some(queued) = queues.take_unit(number, now.elapsed_ms) {
+                    self.deliver(at, queued.queue.connection, queued.ticket, &[0; EMPTY_PAGE_BYTES]);
                 }
             }
             UnitVerdict::NotRun => queues.not_run(number, now.elapsed_ms),

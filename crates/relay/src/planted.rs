@@ -24,11 +24,15 @@ pub enum Bug {
     WatchIgnored,
     /// A clean shutdown closes connections before their commands are answered.
     EndsUnanswered,
+    /// A page of `KEYS`, `DBSIZE` or `SCAN` does not tell that the keyspace was split: the other children are left out.
+    SplitHiddenFromPages,
+    /// A page of these commands for a partition that has moved away counts as empty.
+    MovedPageEmpty,
 }
 
 impl Bug {
     /// All mutants.
-    pub const ALL: [Bug; 10] = [
+    pub const ALL: [Bug; 12] = [
         Bug::LostWritesSentAgain,
         Bug::UnknownReportedAsFailed,
         Bug::OutcomesByOrder,
@@ -39,6 +43,8 @@ impl Bug {
         Bug::PagesOfLaterMoments,
         Bug::WatchIgnored,
         Bug::EndsUnanswered,
+        Bug::SplitHiddenFromPages,
+        Bug::MovedPageEmpty,
     ];
 }
 

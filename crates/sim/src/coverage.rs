@@ -142,7 +142,7 @@ pub const BLOBS: [&str; 68] = [
 ];
 
 /// Cases of Redis clients.
-pub const REDIS: [&str; 15] = [
+pub const REDIS: [&str; 21] = [
     "redis: commands done",
     "redis: watched transactions done",
     "redis: watched transactions aborted",
@@ -158,6 +158,12 @@ pub const REDIS: [&str; 15] = [
     "redis: units over several partitions",
     "redis: long replies that wait for their client",
     "redis: nodes stopped after all replies",
+    "redis: keys listed",
+    "redis: keys counted",
+    "redis: scan pages",
+    "redis: scans to the end",
+    "redis: listings refused",
+    "redis: long lists read",
 ];
 
 /// The counts of one or more runs.

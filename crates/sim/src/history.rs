@@ -247,6 +247,8 @@ pub struct Loss {
 pub struct RedisHistory {
     /// The commands, in the order in which they were sent.
     pub calls: Vec<RedisCall>,
+    /// The names of the keys, by group.
+    pub names: std::collections::BTreeMap<KeyspaceId, Vec<[String; 3]>>,
     /// Groups of Redis keys that a split may put into several partitions.
     pub apart: std::collections::BTreeSet<usize>,
     /// When Redis clients began to read everything once more: from then on each of their commands must succeed.

@@ -19,6 +19,8 @@ pub enum RedisStep {
     GetCounter,
     SetCounter(i64),
     Push(u64),
+    /// `RPUSH` of [`MANY_VALUES`] values: this token and those after it.
+    PushMany(u64),
     Range,
     DelList,
 }
@@ -44,7 +46,7 @@ impl RedisStep {
         match self {
             Self::Set(_) | Self::SetLong(_) | Self::Append(_) | Self::Get | Self::GetDel => RedisKey::Text,
             Self::Incr | Self::GetCounter | Self::SetCounter(_) => RedisKey::Counter,
-            Self::Push(_) | Self::Range | Self::DelList => RedisKey::List,
+            Self::Push(_) | Self::PushMany(_) | Self::Range | Self::DelList => RedisKey::List,
         }
     }
 
@@ -54,14 +56,35 @@ impl RedisStep {
         !matches!(self, Self::Get | Self::GetCounter | Self::Range)
     }
 
-    /// The value that it writes, which is unique.
+    /// The values that it writes, which are unique.
     #[must_use]
-    pub fn value(self) -> Option<Vec<u8>> {
+    pub fn values(self) -> Vec<Vec<u8>> {
         match self {
-            Self::Set(token) | Self::Append(token) | Self::Push(token) => Some(token_bytes(token)),
-            Self::SetLong(token) => Some(long_bytes(token)),
-            _ => None,
+            Self::Set(token) | Self::Append(token) | Self::Push(token) => vec![token_bytes(token)],
+            Self::PushMany(first) => many_tokens(first).map(token_bytes).collect(),
+            Self::SetLong(token) => vec![long_bytes(token)],
+            _ => Vec::new(),
         }
+    }
+
+    /// Whether its key exists after it, by its reply. `None`: the reply does not say so.
+    #[must_use]
+    pub fn leaves_key(self, reply: &StepReply) -> Option<bool> {
+        match self {
+            Self::GetDel | Self::DelList => Some(false),
+            Self::Get | Self::GetCounter => Some(*reply != StepReply::Nil),
+            Self::Range => match reply {
+                StepReply::List(values) => Some(!values.is_empty()),
+                _ => None,
+            },
+            _ => Some(true),
+        }
+    }
+
+    /// Whether it removes its key.
+    #[must_use]
+    pub fn is_removal(self) -> bool {
+        matches!(self, Self::GetDel | Self::DelList)
     }
 }
 
@@ -69,6 +92,14 @@ impl RedisStep {
 #[must_use]
 pub fn token_bytes(token: u64) -> Vec<u8> {
     format!("<{token}>").into_bytes()
+}
+
+/// Values of a long `RPUSH`: the reply to `LRANGE` of a list with two of these is read in pages.
+pub const MANY_VALUES: u64 = 2_500;
+
+/// The tokens of a long `RPUSH`.
+pub fn many_tokens(first: u64) -> std::ops::Range<u64> {
+    first..first + MANY_VALUES
 }
 
 /// Bytes of a long text: a reply with [`REPEATS`] of them is read in pages.
@@ -110,6 +141,28 @@ pub enum RedisCommand {
         /// Milliseconds.
         ms: u64,
     },
+    /// A command over all keys of the keyspace.
+    Listing(KeyspaceListing),
+}
+
+/// A command over all keys of a keyspace. Its pattern matches the keys of one kind, or all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyspaceListing {
+    /// `KEYS`.
+    Keys(Option<RedisKey>),
+    /// `DBSIZE`.
+    Count,
+    /// One page of a traversal with `SCAN`.
+    Page {
+        /// The number of the traversal among those of its client.
+        traversal: u64,
+        /// Where the page begins; 0: with the first key.
+        cursor: u64,
+        /// So many keys are looked at, about.
+        count: u64,
+        /// The keys that match.
+        of: Option<RedisKey>,
+    },
 }
 
 impl RedisCommand {
@@ -121,7 +174,7 @@ impl RedisCommand {
             Self::Repeated => &[RedisStep::Get],
             Self::Transaction(steps) | Self::Watched(steps) => steps,
             Self::Many(steps) => steps,
-            Self::Ping(_) | Self::DelAll | Self::Wait { .. } => &[],
+            Self::Ping(_) | Self::DelAll | Self::Wait { .. } | Self::Listing(_) => &[],
         }
     }
 
@@ -139,11 +192,11 @@ pub enum StepReply {
     Ok,
     /// No such key.
     Nil,
-    /// A number.
+    /// A number, or the cursor of the next page.
     Number(i64),
     /// A text.
     Bytes(Vec<u8>),
-    /// The values of a list.
+    /// The values of a list, or keys.
     List(Vec<Vec<u8>>),
 }
 

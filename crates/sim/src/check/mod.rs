@@ -30,6 +30,7 @@ mod order;
 mod plain_blobs;
 mod progress;
 mod redis;
+mod redis_listings;
 mod scans;
 mod sections;
 mod serial;
@@ -83,6 +84,7 @@ pub fn check(history: &RunHistory) -> Findings {
     order::check(history, &mut findings.violations);
     scans::check(history, &mut findings.violations);
     let (searched, abandoned) = redis::check(history, &mut findings.violations);
+    redis_listings::check(history, &mut findings.violations);
     let (blobs, blobs_abandoned) = plain_blobs::check(history, &mut findings.violations);
     (findings.sections, findings.undecided) = (searched + blobs, abandoned + blobs_abandoned);
     findings.transactions = serial::check(history, &mut findings.violations);

@@ -14,7 +14,8 @@ use super::Violation;
 use super::call_order::{OrderedCall, StuckOrder, search};
 use crate::history::RunHistory;
 use crate::redis::{
-    RedisCall, RedisCommand, RedisEnd, RedisKey, RedisStep, StepReply, long_bytes, token_bytes,
+    MANY_VALUES, RedisCall, RedisCommand, RedisEnd, RedisKey, RedisStep, StepReply, long_bytes, many_tokens,
+    token_bytes,
 };
 
 const CHECKER: &str = "redis";
@@ -92,6 +93,10 @@ impl RedisModel {
                 self.list.push(token);
                 StepReply::Number(self.list.len() as i64)
             }
+            RedisStep::PushMany(first) => {
+                self.list.extend(many_tokens(first));
+                StepReply::Number(self.list.len() as i64)
+            }
             RedisStep::Range => StepReply::List(self.list.iter().map(|token| token_bytes(*token)).collect()),
             RedisStep::DelList => StepReply::Number(i64::from(!std::mem::take(&mut self.list).is_empty())),
         }
@@ -112,6 +117,7 @@ impl RedisModel {
             }
             RedisStep::Incr => *reply == StepReply::Number(self.counter.unwrap_or(0) + 1),
             RedisStep::Push(_) => number(self.list.len() + 1),
+            RedisStep::PushMany(_) => number(self.list.len() + MANY_VALUES as usize),
             RedisStep::Range => match reply {
                 StepReply::List(values) => {
                     values.len() == self.list.len()
@@ -235,7 +241,8 @@ impl OrderedCall for CheckedCommand<'_> {
 /// search was abandoned.
 pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> (usize, usize) {
     let mut groups: BTreeMap<(KeyspaceId, usize), Vec<&RedisCall>> = BTreeMap::new();
-    for call in &history.redis.calls {
+    let of_groups = |call: &&RedisCall| !matches!(call.command, RedisCommand::Listing(_));
+    for call in history.redis.calls.iter().filter(of_groups) {
         groups.entry((call.keyspace, call.group)).or_default().push(call);
     }
     let (mut searched, mut abandoned) = (0, 0);
@@ -279,7 +286,7 @@ fn check_tokens(calls: &[&RedisCall], lost: Time, report: &mut impl FnMut(String
     let denied = denied.filter(|call| call.returned.is_some_and(|at| at < lost));
     let denied: BTreeMap<Vec<u8>, &&RedisCall> = denied
         .flat_map(|call| {
-            call.command.steps().iter().filter_map(|step| step.value()).map(move |value| (value, call))
+            call.command.steps().iter().flat_map(|step| step.values()).map(move |value| (value, call))
         })
         .collect();
     for call in calls {

@@ -275,7 +275,7 @@ impl SimulatedCluster {
             snapshots: Snapshots::new(streams.workload.fork(2)),
             compares: Compares::new(streams.workload.fork(3)),
             scans: Scans::new(streams.workload.fork(4)),
-            redis: RedisWorld::new(streams.workload.fork(5), &scenario),
+            redis: RedisWorld::new(scenario::redis_random(&streams), &scenario),
             operator: Operator::new(scenario::region_splits_of(&streams, &scenario, limits)),
             streams,
             watch: ClusterWatch::default(),

@@ -207,6 +207,8 @@ pub struct ScenarioDraws {
     pub has_short_messages: bool,
     /// Primaries are cut off from all but one of their in-sync replicas.
     pub cuts_pairs: bool,
+    /// Redis clients send commands over whole keyspaces.
+    pub lists_keyspaces: bool,
 }
 
 /// The draws of a seed, without a run.
@@ -225,7 +227,21 @@ pub fn scenario_draws(seed: u64) -> ScenarioDraws {
         splits_regions: splits && own.iter().any(PlannedKeyspace::is_ordered),
         has_short_messages: scenario.peers.message_entries.is_some(),
         cuts_pairs: scenario.peers.cuts_pairs,
+        lists_keyspaces: scenario.has(FaultKind::RedisClients) && lists_keyspaces(&redis_random(&streams)),
     }
+}
+
+/// The random numbers of Redis clients.
+pub(super) fn redis_random(streams: &Streams) -> Random {
+    streams.workload.fork(5)
+}
+
+/// The stream that draws whether Redis clients send commands over whole keyspaces, and which.
+pub(super) const LISTINGS_FORK: u64 = 62;
+
+/// Whether they send such commands: in half of the runs with Redis clients.
+pub(super) fn lists_keyspaces(redis: &Random) -> bool {
+    redis.fork(LISTINGS_FORK).chance(1, 2)
 }
 
 /// The splits of regions of a run.

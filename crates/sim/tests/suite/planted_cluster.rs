@@ -66,7 +66,7 @@ const CANARIES: [Row; 15] = [
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 78] = [
+const OTHERS: [Row; 80] = [
     (BugPlace::Engine(engine::Bug::NeededEntriesCompacted), &[9]),
     (BugPlace::Engine(engine::Bug::TombstoneDropped), &[25]),
     (BugPlace::Engine(engine::Bug::CheckpointStateLeftOut), &[9]),
@@ -121,6 +121,8 @@ const OTHERS: [Row; 78] = [
     (BugPlace::Relay(relay::Bug::PagesOfLaterMoments), &[8, 37]),
     (BugPlace::Relay(relay::Bug::WatchIgnored), &[8]),
     (BugPlace::Relay(relay::Bug::EndsUnanswered), &[10]),
+    (BugPlace::Relay(relay::Bug::SplitHiddenFromPages), &[]),
+    (BugPlace::Relay(relay::Bug::MovedPageEmpty), &[]),
     (BugPlace::Session(session::Bug::SnapshotNotFixed), &[9]),
     (BugPlace::Session(session::Bug::SnapshotScanEndsEarly), &[6]),
     (BugPlace::Session(session::Bug::SnapshotOfTheMoment), &[2]),
@@ -179,6 +181,9 @@ impl BugPlace {
             BugPlace::Partition(partition::Bug::HashRangeNotChecked) => scenario_draws(seed).names_no_epoch,
             BugPlace::Engine(bug) if engine::Bug::OF_RESTARTS.contains(&bug) => {
                 scenario_draws(seed).kinds.has(FaultKind::CrashPoints)
+            }
+            BugPlace::Relay(relay::Bug::SplitHiddenFromPages | relay::Bug::MovedPageEmpty) => {
+                scenario_draws(seed).lists_keyspaces
             }
             BugPlace::Relay(_) => scenario_draws(seed).kinds.has(FaultKind::RedisClients),
             _ => true,

@@ -8,6 +8,7 @@ use zerohop_placement::{KeyspaceConfig, PartitionCount, partition_of};
 use zerohop_wire::ids::KeyspaceId;
 
 use super::super::{ClusterEvent, ClusterPhase};
+use super::listings::{ListingClient, add_listing};
 use super::replies::{RespValue, end_of, parse, replies_to};
 use super::{GROUPS, MS, REDIS_KEYSPACES, RedisEvent, RedisRun, RedisWorld};
 use crate::limits::CLUSTER_HEALING_US;
@@ -58,6 +59,14 @@ pub(super) struct RedisClient {
     unsent: Option<Vec<u8>>,
     /// To be sent at the end: a read of every key.
     last: Vec<(KeyspaceId, usize, RedisStep)>,
+    /// It sends commands over whole keyspaces.
+    pub(super) listings: Option<ListingClient>,
+}
+
+impl RedisClient {
+    pub(super) fn new(listings: Option<ListingClient>) -> RedisClient {
+        RedisClient { listings, ..RedisClient::default() }
+    }
 }
 
 #[derive(Debug)]
@@ -90,7 +99,7 @@ pub(super) fn key_names(config: &KeyspaceConfig, is_apart: bool) -> Vec<[String;
     (0..GROUPS).map(of_group).collect()
 }
 
-fn add_command(out: &mut Vec<u8>, words: &[&[u8]]) {
+pub(super) fn add_command(out: &mut Vec<u8>, words: &[&[u8]]) {
     out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
     for word in words {
         out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
@@ -110,6 +119,12 @@ fn add_step(out: &mut Vec<u8>, names: &[String; 3], step: RedisStep) {
         RedisStep::SetCounter(number) => add_command(out, &[b"SET", key, number.to_string().as_bytes()]),
         RedisStep::Incr => add_command(out, &[b"INCR", key]),
         RedisStep::Push(token) => add_command(out, &[b"RPUSH", key, &token_bytes(token)]),
+        RedisStep::PushMany(_) => {
+            let values = step.values();
+            let words: Vec<&[u8]> =
+                [&b"RPUSH"[..], key].into_iter().chain(values.iter().map(Vec::as_slice)).collect();
+            add_command(out, &words);
+        }
         RedisStep::Range => add_command(out, &[b"LRANGE", key, b"0", b"-1"]),
         RedisStep::DelList => add_command(out, &[b"DEL", key]),
     }
@@ -155,6 +170,7 @@ fn add_whole(out: &mut Vec<u8>, names: &[String; 3], command: &RedisCommand, res
             let key = names[RedisKey::Text as usize].as_bytes();
             add_command(out, &[b"ZH.WAIT", key, &token_bytes(*token), ms.to_string().as_bytes()]);
         }
+        RedisCommand::Listing(listing) => add_listing(out, *listing),
     }
     None
 }
@@ -266,7 +282,8 @@ impl RedisRun<'_> {
         if let Some(found) = self.world.watch.map.keyspace(keyspace) {
             let is_apart = self.world.redis.behaviour.is_cross_partition;
             let names = &mut self.world.redis.names;
-            names.entry(keyspace).or_insert_with(|| key_names(found.config(), is_apart));
+            let named = names.entry(keyspace).or_insert_with(|| key_names(found.config(), is_apart));
+            self.world.history.redis.names.entry(keyspace).or_insert_with(|| named.clone());
         }
         let link = self.world.redis.network.open_to(now, Opener::Redis { client }, place, true);
         self.world.redis.connections += 1;
@@ -291,6 +308,7 @@ impl RedisRun<'_> {
         let found = &mut self.world.redis.clients[client];
         (found.link, found.is_open, found.unsent) = (None, false, None);
         found.input.clear();
+        found.listings.iter_mut().for_each(ListingClient::connection_ends);
         for pending in std::mem::take(&mut found.pending) {
             let Some(call) = pending.call else { continue };
             let call = &mut self.world.history.redis.calls[call];
@@ -314,6 +332,9 @@ impl RedisRun<'_> {
             return self.leave(client);
         }
         let mut out = Vec::new();
+        if !last.is_empty() {
+            self.add_last_listings(client, keyspace, &mut out);
+        }
         for (_, group, step) in last {
             self.add_call(client, keyspace, (group, RedisCommand::One(step)), &mut out);
         }
@@ -336,6 +357,9 @@ impl RedisRun<'_> {
                     break;
                 }
             }
+            if self.world.redis.clients[client].unsent.is_none() {
+                self.add_listings(client, keyspace, &mut out);
+            }
         }
         if !out.is_empty() {
             self.world.redis.network.send(now, link, LinkEnd::Node, &out);
@@ -347,7 +371,7 @@ impl RedisRun<'_> {
         }
     }
 
-    fn add_call(
+    pub(super) fn add_call(
         &mut self,
         client: usize,
         keyspace: KeyspaceId,
@@ -537,6 +561,8 @@ impl RedisRun<'_> {
             },
             1,
         );
+        let command = self.world.history.redis.calls[call].command.clone();
+        self.listing_ends(client, &command, &end);
         let call = &mut self.world.history.redis.calls[call];
         (call.end, call.returned) = (end, Some(now));
         let text = call.to_string();

@@ -14,6 +14,7 @@
 mod clients;
 mod cross_partition;
 mod leaving;
+mod listings;
 mod replies;
 mod side;
 
@@ -26,7 +27,7 @@ use zerohop_placement::Durability;
 use zerohop_wire::ids::{InstanceId, KeyspaceId};
 
 use super::redis_turn::{RedisCounts, RedisTurn, SiblingMessage};
-use super::scenario::{ClusterScenario, PlannedKeyspace};
+use super::scenario::{ClusterScenario, PlannedKeyspace, lists_keyspaces};
 use super::{ClusterEvent, SimulatedCluster};
 use crate::kinds::FaultKind;
 use crate::network::{LinkArrival, LinkEnd, LinkId, Network, Opener, PacketInTransit};
@@ -36,6 +37,7 @@ use clients::RedisClient;
 use cross_partition::NodeClients;
 pub(super) use cross_partition::PendingCrossPartitionUnits;
 use leaving::LeavingNode;
+use listings::ListingClient;
 pub(super) use side::{RedisArrival, RedisSide};
 
 const MS: u64 = 1_000;
@@ -102,12 +104,16 @@ struct ClientBehaviour {
     has_long_replies: bool,
     /// They send commands to a node just before it accepts no more.
     asks_leaving_nodes: bool,
+    /// They send commands over whole keyspaces.
+    lists_keyspaces: bool,
 }
 
 impl ClientBehaviour {
     fn draw(random: &Random) -> ClientBehaviour {
+        let lists_keyspaces = lists_keyspaces(random);
         let mut random = random.fork(BEHAVIOUR_FORK);
         ClientBehaviour {
+            lists_keyspaces,
             rests_after_watch: random.chance(1, 2),
             asks_leaving_nodes: random.chance(1, 2),
             is_cross_partition: random.chance(1, 2),
@@ -152,7 +158,12 @@ impl RedisWorld {
         let network = Network::new(random.fork(1), faults, 0);
         let behaviour = ClientBehaviour::draw(&random);
         let count = if is_on { random.between(3, 5) } else { 0 };
-        let clients = (0..count).map(|_| RedisClient::default()).collect();
+        let clients = (0..count)
+            .map(|client| {
+                let listings = ListingClient::new(&random, client);
+                RedisClient::new(behaviour.lists_keyspaces.then_some(listings))
+            })
+            .collect();
         RedisWorld {
             is_on,
             network,

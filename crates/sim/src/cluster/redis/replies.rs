@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::redis::{REPEATS, RedisCommand, RedisEnd, RedisStep, StepReply};
+use crate::redis::{KeyspaceListing, REPEATS, RedisCommand, RedisEnd, RedisStep, StepReply};
 
 /// A reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,6 +182,7 @@ pub(super) fn end_of(command: &RedisCommand, replies: &[RespValue]) -> Result<Re
             }
             first.map(|reply| vec![reply])
         }
+        (RedisCommand::Listing(listing), value) => listing_reply(*listing, value),
         (RedisCommand::DelAll, RespValue::Number(number)) => Some(vec![StepReply::Number(*number)]),
         (RedisCommand::Many(steps), RespValue::Status(text)) if steps[0].is_write() && text == "OK" => {
             Some(vec![StepReply::Ok; steps.len()])
@@ -210,18 +211,38 @@ fn step_reply(step: RedisStep, value: &RespValue) -> Option<StepReply> {
             Some(StepReply::Ok)
         }
         (
-            RedisStep::Append(_) | RedisStep::Incr | RedisStep::Push(_) | RedisStep::DelList,
+            RedisStep::Append(_)
+            | RedisStep::Incr
+            | RedisStep::Push(_)
+            | RedisStep::PushMany(_)
+            | RedisStep::DelList,
             RespValue::Number(number),
         ) => Some(StepReply::Number(*number)),
         (RedisStep::Get | RedisStep::GetDel | RedisStep::GetCounter, RespValue::Bulk(bulk)) => {
             Some(bulk.clone().map_or(StepReply::Nil, StepReply::Bytes))
         }
-        (RedisStep::Range, RespValue::Array(Some(values))) => {
-            let bytes = values.iter().map(|value| match value {
-                RespValue::Bulk(Some(bytes)) => Some(bytes.clone()),
-                _ => None,
-            });
-            bytes.collect::<Option<Vec<_>>>().map(StepReply::List)
+        (RedisStep::Range, value) => list_reply(value),
+        _ => None,
+    }
+}
+
+fn list_reply(value: &RespValue) -> Option<StepReply> {
+    let RespValue::Array(Some(values)) = value else { return None };
+    let bytes = values.iter().map(|value| match value {
+        RespValue::Bulk(Some(bytes)) => Some(bytes.clone()),
+        _ => None,
+    });
+    bytes.collect::<Option<Vec<_>>>().map(StepReply::List)
+}
+
+fn listing_reply(listing: KeyspaceListing, value: &RespValue) -> Option<Vec<StepReply>> {
+    match (listing, value) {
+        (KeyspaceListing::Keys(_), value) => Some(vec![list_reply(value)?]),
+        (KeyspaceListing::Count, RespValue::Number(number)) => Some(vec![StepReply::Number(*number)]),
+        (KeyspaceListing::Page { .. }, RespValue::Array(Some(values))) => {
+            let [RespValue::Bulk(Some(cursor)), keys] = &values[..] else { return None };
+            let cursor = std::str::from_utf8(cursor).ok()?.parse().ok()?;
+            Some(vec![StepReply::Number(cursor), list_reply(keys)?])
         }
         _ => None,
     }
