@@ -20,6 +20,10 @@ pub enum Bug {
     SilentMemberPassed,
     /// A recovery chooses the log with the lowest end.
     LowestLogChosen,
+    /// A recovery counts what a member reported before it died again.
+    EarlierReportCounts,
+    /// A recovery does not wait for in-sync replicas that are down.
+    DeadMemberPassed,
     /// A leader hands out the map of a command that it has only proposed.
     UndecidedMapSent,
     /// A node repeats its join under another request id each time.
@@ -51,8 +55,9 @@ impl Bug {
         Bug::HandoverToSilentManager,
     ];
 
-    /// Bugs of recoveries, which clusters show in which all in-sync replicas of a group die.
-    pub const OF_RECOVERIES: [Bug; 2] = [Bug::SilentMemberPassed, Bug::LowestLogChosen];
+    /// Bugs of recoveries, which clusters show in which all in-sync replicas of a group die. Unit tests show the last two.
+    pub const OF_RECOVERIES: [Bug; 4] =
+        [Bug::SilentMemberPassed, Bug::LowestLogChosen, Bug::EarlierReportCounts, Bug::DeadMemberPassed];
 
     /// Bugs that complete nodes show.
     pub const OF_AGENTS: [Bug; 5] = [

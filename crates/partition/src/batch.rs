@@ -5,6 +5,7 @@ use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::OperationAnswer;
 
 use crate::event::Token;
+use crate::planted::{Bug, is_planted};
 use crate::reply::push_packed;
 
 /// An answer without contents, with its item header.
@@ -49,7 +50,9 @@ impl Collector {
 
     /// Adds the answer of an operation. An answer that does not fit the body is replaced by `AnswerTooLong`, which always fits.
     pub(crate) fn put(&mut self, place: u32, index: u64, answer: &OperationAnswer<'_>) {
-        self.index = self.index.max(index);
+        if self.index == 0 || !is_planted(Bug::BatchAnsweredEarly) {
+            self.index = self.index.max(index);
+        }
         self.left -= 1;
         if place == self.first {
             self.first += 1;
@@ -136,6 +139,23 @@ mod tests {
         assert!(!collector.is_open());
         assert_eq!(collector.index, 9);
         assert_eq!(numbers(&collector.finish(), 5), [0, 1, 2, 3, 4]);
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    fn batch_that_is_answered_early_is_found() {
+        use crate::planted::plant;
+        let waits_for = || {
+            let mut collector = Collector::new(Token::default(), 2, Vec::new());
+            collector.put(0, 7, &done(0));
+            collector.put(1, 9, &done(1));
+            collector.index
+        };
+        assert_eq!(waits_for(), 9);
+        plant(Some(Bug::BatchAnsweredEarly));
+        let early = waits_for();
+        plant(None);
+        assert_eq!(early, 7);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
 
 use crate::event::ClockSample;
+use crate::planted::{Bug, is_planted};
 
 /// Assigns every entry a timestamp above all earlier ones, above all that sessions have seen, and not below the wall clock.
 ///
@@ -50,7 +51,10 @@ impl Clock {
 
     /// The clock never falls behind what a session has seen, or what is in the log.
     pub(crate) fn witness(&mut self, seen: Timestamp) {
-        self.last = self.last.max(seen);
+        let is_tie = seen.millis() == self.last.millis();
+        if !(is_tie && is_planted(Bug::SeenTieIgnored)) {
+            self.last = self.last.max(seen);
+        }
     }
 
     /// Starts above a bound that others may have come close to.
@@ -76,7 +80,8 @@ impl Clock {
 
     /// The timestamp of the next entry.
     pub(crate) fn next(&mut self) -> Timestamp {
-        self.last = self.last.next().max(Timestamp::from_millis(self.now_ms));
+        let above = if is_planted(Bug::TimestampsTie) { self.last } else { self.last.next() };
+        self.last = above.max(Timestamp::from_millis(self.now_ms));
         self.last
     }
 }
@@ -85,19 +90,48 @@ impl Clock {
 mod tests {
     use super::*;
 
-    #[test]
-    fn timestamps_increase_though_clock_stalls_or_goes_back() {
+    /// The second timestamp is of the same millisecond as the first, though the clock goes back.
+    fn first_two() -> [Timestamp; 2] {
         let mut clock = Clock::default();
         clock.advance(ClockSample::at_ms(1_000));
         let first = clock.next();
-        assert_eq!(first, Timestamp::from_millis(1_000));
         clock.advance(ClockSample::at_ms(900));
-        let second = clock.next();
+        [first, clock.next()]
+    }
+
+    /// The timestamp after one that was seen. Both are of the same millisecond as one assigned before.
+    fn after_seen_tie() -> Timestamp {
+        let mut clock = Clock::default();
+        clock.advance(ClockSample::at_ms(1_200));
+        clock.next();
+        clock.witness(Timestamp::new(1_200, 7));
+        clock.next()
+    }
+
+    #[test]
+    fn timestamps_increase_though_clock_stalls_or_goes_back() {
+        let [first, second] = first_two();
+        assert_eq!(first, Timestamp::from_millis(1_000));
         assert!(second > first);
+        assert_eq!(after_seen_tie(), Timestamp::new(1_200, 8));
+        let mut clock = Clock::default();
         clock.witness(Timestamp::new(1_200, 7));
         assert_eq!(clock.next(), Timestamp::new(1_200, 8));
         clock.advance(ClockSample::at_ms(1_300));
         assert_eq!(clock.next(), Timestamp::from_millis(1_300));
+    }
+
+    #[cfg(debug_assertions)]
+    #[test]
+    fn bugs_planted_in_clocks_are_found() {
+        use crate::planted::plant;
+        plant(Some(Bug::TimestampsTie));
+        let [first, second] = first_two();
+        plant(Some(Bug::SeenTieIgnored));
+        let after_seen = after_seen_tie();
+        plant(None);
+        assert_eq!(first, second);
+        assert_eq!(after_seen, Timestamp::new(1_200, 1));
     }
 
     #[test]

@@ -62,6 +62,12 @@ pub enum Bug {
     SessionTableNotInstalled,
     /// Entries of an atomic batch are committed before the last entry of the batch.
     BatchCommittedInPieces,
+    /// A batch of operations is answered once the entry of its first write is committed.
+    BatchAnsweredEarly,
+    /// A timestamp may equal the one before.
+    TimestampsTie,
+    /// A timestamp that was seen does not count if it is of the same millisecond as the newest assigned.
+    SeenTieIgnored,
     /// A new primary keeps the beginning of an atomic batch whose end it has not received.
     IncompleteBatchKept,
     /// The changes of a transaction are applied twice.
@@ -153,8 +159,11 @@ impl Bug {
         Bug::LogCompactedDuringInstall,
     ];
 
-    /// Bugs of groups of several members that only clusters show.
-    pub const OF_CLUSTERS: [Bug; 4] = [
+    /// Bugs of groups of several members that only clusters show. Tests of `batch.rs` and `clock.rs` show the first three.
+    pub const OF_CLUSTERS: [Bug; 7] = [
+        Bug::BatchAnsweredEarly,
+        Bug::TimestampsTie,
+        Bug::SeenTieIgnored,
         Bug::OneLeaseEnough,
         Bug::SessionTableNotInstalled,
         Bug::BatchCommittedInPieces,

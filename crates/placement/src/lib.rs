@@ -19,6 +19,7 @@ mod layout;
 pub mod limits;
 pub mod map;
 pub mod partitions;
+pub mod planted;
 mod reachability;
 mod regions;
 mod separators;

@@ -1,5 +1,5 @@
 //! Cases of engines in clusters: the crash points that they have reached, the crashes at these, and the restarts that
-//! were checked.
+//! were checked. Also deaths in recoveries, and cases of maps, clocks and batches.
 
 use zerohop_engine::disk::crash_point::CrashPoint;
 
@@ -9,6 +9,20 @@ pub const RESTARTS: [&str; 4] = [
     "restarts: shuts down cleanly",
     "restarts: maintenance in between",
     "restarts: crashes during that maintenance",
+];
+
+/// Deaths of members while their group recovers, as `cluster/double_deaths.rs` counts them.
+pub const DEATHS: [&str; 2] = [
+    "recoveries: members that die again after their report",
+    "recoveries: members that die again before their report",
+];
+
+/// Cases of maps, clocks and batches.
+pub const MAPS: [&str; 4] = [
+    "batches that are sent in part",
+    "maps: nodes that learn of a group's change and its split at once",
+    "maps: clients that learn of a group's change and its split at once",
+    "clocks that advance in steps",
 ];
 
 /// How often engines have reached a point.
@@ -85,7 +99,7 @@ pub fn crashed(point: CrashPoint) -> &'static str {
 
 /// The names of all counts.
 pub fn all() -> impl Iterator<Item = &'static str> {
-    REACHED.into_iter().chain(CRASHES).chain(RESTARTS)
+    REACHED.into_iter().chain(CRASHES).chain(RESTARTS).chain(DEATHS).chain(MAPS)
 }
 
 #[cfg(test)]
@@ -95,7 +109,7 @@ mod tests {
     #[test]
     fn each_case_has_its_own_name() {
         let names: std::collections::BTreeSet<&str> = all().collect();
-        assert_eq!(names.len(), 2 * CrashPoint::ALL.len() + RESTARTS.len());
+        assert_eq!(names.len(), 2 * CrashPoint::ALL.len() + RESTARTS.len() + DEATHS.len() + MAPS.len());
         for (at, point) in CrashPoint::ALL.into_iter().enumerate() {
             assert_eq!(point as usize, at, "the tables are in the order of the points");
         }

@@ -67,7 +67,8 @@ impl GroupContext<'_> {
         let members: Vec<InstanceId> = group.as_group().members().collect();
         let all_reported = || {
             let counts = |one: &InstanceId| report(one).is_some() || is_planted(Bug::SilentMemberPassed);
-            in_sync.iter().all(|one| counts(one) && !self.is_down(*one))
+            let is_passed = |one: &InstanceId| self.is_down(*one) && is_planted(Bug::DeadMemberPassed);
+            in_sync.iter().all(|one| counts(one) && !self.is_down(*one) || is_passed(one))
                 && members.iter().filter(up).all(|one| report(one).is_some() || in_sync.contains(one))
         };
         let (chosen, in_doubt) = if let Some(chosen) = whole.or_else(synced) {

@@ -253,7 +253,9 @@ impl GroupContext<'_> {
         if group.state == GroupState::Recovering {
             let mut recovery = recovery.cloned().unwrap_or_default();
             for instance in group.members().filter(|instance| restarted(*instance)) {
-                recovery.reports.remove(&instance);
+                if !planted::is_planted(Bug::EarlierReportCounts) {
+                    recovery.reports.remove(&instance);
+                }
                 if !keeps_all {
                     recovery.restarted.insert(instance);
                 }

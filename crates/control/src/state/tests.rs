@@ -1,6 +1,7 @@
 //! Changes of groups, step by step.
 
 mod late_requests;
+mod recoveries;
 mod settings;
 
 use std::collections::BTreeSet;

@@ -12,6 +12,7 @@ use super::{
 use crate::division::Division;
 use crate::keyspace::{KeyOrder, KeyspaceConfig};
 use crate::limits::{CHANGES_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX, TOKENS_MAX};
+use crate::planted::{Bug, is_planted};
 use crate::regions::{RegionFault, RegionTable, Regions};
 
 /// Limits of a map's size. Maps that are sent use the defaults; other limits are for measurements of larger maps.
@@ -48,7 +49,7 @@ impl ClusterMap {
         if delta.is_complete() {
             return MapBuilder::of(&ClusterMap::default()).change(&delta.changes)?.finish(delta.to, bounds);
         }
-        if delta.from != self.epoch {
+        if delta.from != self.epoch && !is_planted(Bug::DeltaBaseNotChecked) {
             return Err(MapError::WrongBase { map: self.epoch, delta: delta.from });
         }
         MapBuilder::of(self).change(&delta.changes)?.finish(delta.to, bounds)
@@ -84,8 +85,9 @@ impl<'a> MapBuilder<'a> {
     }
 
     fn change(mut self, changes: &[MapChange]) -> Result<MapBuilder<'a>, MapError> {
-        for change in changes {
+        for (at, change) in changes.iter().enumerate() {
             match change {
+                change if is_planted(Bug::GroupLostInSplit) && is_split_later(change, &changes[at..]) => {}
                 MapChange::PutNode(node) => {
                     self.nodes.insert(node.id, Some(node.clone()));
                 }
@@ -340,6 +342,16 @@ impl<'a> MapBuilder<'a> {
             _ => Ok(map),
         }
     }
+}
+
+/// Whether a change is of a group that one of these splits.
+fn is_split_later(change: &MapChange, later: &[MapChange]) -> bool {
+    let MapChange::SetGroup { keyspace: of, partition, .. } = change else { return false };
+    later.iter().any(|later| match later {
+        MapChange::SplitKeyspace(keyspace) => keyspace == of,
+        MapChange::SplitRegion { keyspace, region, .. } => (keyspace, region) == (of, partition),
+        _ => false,
+    })
 }
 
 fn check_group(keyspace: KeyspaceId, partition: PartitionId, group: &ReplicaGroup) -> Result<(), MapError> {

@@ -415,24 +415,56 @@ fn next_map_shares_unchanged_parts() {
     assert!(std::sync::Arc::ptr_eq(&map.keyspaces[&DEFAULT_KEYSPACE], &after.keyspaces[&DEFAULT_KEYSPACE]));
 }
 
+/// Deltas from one map to another, joined, give the same map as each of them in turn. Receivers with other maps refuse them, among them
+/// one that has part of the changes from an earlier answer.
+fn check_joined(
+    (maps, deltas): &(Vec<ClusterMap>, Vec<MapDelta>),
+    from: prop::sample::Index,
+    to: prop::sample::Index,
+) -> Result<(), TestCaseError> {
+    let (a, b) = (from.index(maps.len()), to.index(maps.len()));
+    let (from, to) = (a.min(b), a.max(b));
+    if from < to {
+        let mut joined = deltas[from].clone();
+        for delta in &deltas[from + 1..to] {
+            joined = joined.join(delta).unwrap();
+        }
+        let applied = maps[from].apply(&joined);
+        prop_assert_eq!(applied.as_ref(), Ok(&maps[to]));
+        // A receiver with another map gets an error, and keeps its map.
+        for (at, map) in maps.iter().enumerate().filter(|(at, _)| *at != from) {
+            prop_assert!(map.apply(&joined).is_err(), "map {} took the delta from {}", at, from);
+        }
+        prop_assert!(joined.join(&deltas[from]).is_err());
+    }
+    Ok(())
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn mutants_of_deltas_are_found() {
+    use proptest::test_runner::{Config, TestRunner};
+
+    use crate::planted::{Bug, plant};
+
+    for bug in Bug::ALL {
+        let config = Config { failure_persistence: None, max_shrink_iters: 0, ..Config::with_cases(2_000) };
+        let sequence = (steps(), any::<prop::sample::Index>(), any::<prop::sample::Index>());
+        let found = TestRunner::new(config).run(&sequence, |(steps, from, to)| {
+            let history = history(&steps);
+            plant(Some(bug));
+            let checked = check_joined(&history, from, to);
+            plant(None);
+            checked
+        });
+        assert!(found.is_err(), "{bug:?} is not found");
+    }
+}
+
 proptest! {
     #[test]
     fn joined_deltas_give_the_same_map_as_single_ones(steps in steps(), from: prop::sample::Index, to: prop::sample::Index) {
-        let (maps, deltas) = history(&steps);
-        let (a, b) = (from.index(maps.len()), to.index(maps.len()));
-        let (from, to) = (a.min(b), a.max(b));
-        if from < to {
-            let mut joined = deltas[from].clone();
-            for delta in &deltas[from + 1..to] {
-                joined = joined.join(delta).unwrap();
-            }
-            prop_assert_eq!(&maps[from].apply(&joined).unwrap(), &maps[to]);
-            // A receiver with another map gets an error, and keeps its map.
-            for (at, map) in maps.iter().enumerate().filter(|(at, _)| *at != from) {
-                prop_assert!(map.apply(&joined).is_err(), "map {} took the delta from {}", at, from);
-            }
-            prop_assert!(joined.join(&deltas[from]).is_err());
-        }
+        check_joined(&history(&steps), from, to)?;
     }
 
     #[test]

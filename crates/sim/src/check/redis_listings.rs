@@ -109,7 +109,7 @@ fn may_exist(events: &[KeyEvent<'_>], (call, place): (&RedisCall, usize)) -> boo
 type TraversalPage<'h> = (usize, &'h RedisCall, Option<RedisKey>);
 
 /// The calls of one keyspace.
-struct ListedKeyspace<'h> {
+struct KeyspaceContents<'h> {
     /// The events of each key, by its name.
     keys: BTreeMap<&'h [u8], (RedisKey, Vec<KeyEvent<'h>>)>,
     listings: Vec<(usize, &'h RedisCall, KeyspaceListing)>,
@@ -189,7 +189,7 @@ fn listed_keyspace<'h>(
     history: &'h RunHistory,
     keyspace: KeyspaceId,
     names: &'h [[String; 3]],
-) -> ListedKeyspace<'h> {
+) -> KeyspaceContents<'h> {
     let mut groups: BTreeMap<usize, Vec<(usize, &RedisCall)>> = BTreeMap::new();
     let mut listings = Vec::new();
     for (place, call) in history.redis.calls.iter().enumerate().filter(|(_, call)| call.keyspace == keyspace)
@@ -208,10 +208,10 @@ fn listed_keyspace<'h>(
             }
         }
     }
-    ListedKeyspace { keys, listings }
+    KeyspaceContents { keys, listings }
 }
 
-impl ListedKeyspace<'_> {
+impl KeyspaceContents<'_> {
     /// All keys of a reply may have existed, and match.
     fn check_keys(
         &self,

@@ -12,6 +12,7 @@ use zerohop_wire::ids::{InstanceId, NodeId};
 use super::aimed_crashes::AimedCrashes;
 use super::delayed_event::DelayedEvent;
 use super::host::{host_and_port, manager_address};
+use super::joined_deltas::regroups_and_splits;
 use super::node_end::NodeEnd;
 use super::traffic::Traffic;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
@@ -199,6 +200,9 @@ impl SimulatedCluster {
     /// An agent reports a change of the map.
     fn follow(&mut self, at: usize, delta: &Arc<MapDelta>) {
         self.see_delta(delta);
+        if regroups_and_splits(delta) {
+            self.coverage.blob("maps: nodes that learn of a group's change and its split at once");
+        }
         let host = &mut self.hosts[at];
         match host.folder.map.apply(delta) {
             Ok(map) => host.folder.map = Arc::new(map),

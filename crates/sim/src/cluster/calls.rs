@@ -12,6 +12,7 @@ use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope, Failur
 
 use super::blobs::PlainBlobRun;
 use super::host::{host_and_port, instance_address};
+use super::joined_deltas::are_regrouped_and_split;
 use super::redis::PendingCrossPartitionUnits;
 use super::scans::PUTS_FROM;
 use super::transactions::OPERATION_TOKENS_FROM;
@@ -117,7 +118,12 @@ impl SimulatedCluster {
         if now < found.paused_until {
             return self.schedule_client(client, now);
         }
-        for effect in found.run_turn(now) {
+        let before = Arc::clone(found.session.map());
+        let effects = found.run_turn(now);
+        if are_regrouped_and_split(&before, found.session.map()) {
+            self.coverage.blob("maps: clients that learn of a group's change and its split at once");
+        }
+        for effect in effects {
             self.perform_effect(client, effect);
         }
         self.handle_scan_reports();

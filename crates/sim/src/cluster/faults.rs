@@ -6,6 +6,7 @@ use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
 use super::aimed_crashes::AimedCrashes;
 use super::breaks::InvariantBreaks;
+use super::double_deaths::{AnotherDeath, DoubleDeaths};
 use super::node_end::NodeEnd;
 use super::pair_cuts::PairCuts;
 use super::redis::RedisRun;
@@ -46,6 +47,10 @@ pub(super) enum ClusterFault {
     Break,
     /// A primary is cut off from all but one of its in-sync replicas.
     CutPair,
+    /// All members of a group die.
+    KillGroup,
+    /// A member of a group that recovers dies again.
+    DieAgain(AnotherDeath),
     /// A member of a partition is struck.
     StrikePartition { keyspace: KeyspaceId, partition: PartitionId },
 }
@@ -87,6 +92,9 @@ impl SimulatedCluster {
         }
         for at in (PairCuts { world: self }).times() {
             self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::CutPair));
+        }
+        for at in (DoubleDeaths { world: self }).times() {
+            self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::KillGroup));
         }
         for at in (InvariantBreaks { world: self }).times() {
             self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::Break));
@@ -161,6 +169,8 @@ impl SimulatedCluster {
                 }
             }
             ClusterFault::CutPair => PairCuts { world: self }.cut(),
+            ClusterFault::KillGroup => DoubleDeaths { world: self }.kill_group(),
+            ClusterFault::DieAgain(death) => DoubleDeaths { world: self }.die_again(death),
             ClusterFault::Aim => AimedCrashes { world: self }.aim(),
             ClusterFault::StallEnds { number } => self.end_stall(number),
             ClusterFault::ElectionFaults => self.disturb_election(),

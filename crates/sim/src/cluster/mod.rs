@@ -26,6 +26,7 @@ mod compares;
 mod contenders;
 mod control_disk;
 mod delayed_event;
+mod double_deaths;
 mod elections;
 mod faults;
 mod group_check;
@@ -33,6 +34,7 @@ mod hash_ranges;
 mod host;
 mod instance_turn;
 mod interactive;
+mod joined_deltas;
 mod maps;
 mod node_end;
 mod nodes;
@@ -237,6 +239,7 @@ impl SimulatedCluster {
             place += count;
             let mut host = ClusterHost::new(at, disks, place - count..place, now);
             host.domain = at as u32 / scenario.rack;
+            host.clock.set_step(scenario.peers.clock_step_ms);
             host.manager = (at < scenario.managers).then_some(ManagerId(at as u64 + 1));
             host
         });
@@ -471,6 +474,9 @@ impl SimulatedCluster {
             if self.scenario.has(kind) && self.scenario.fault_windows.len() > 1 {
                 self.coverage.fault(kind);
             }
+        }
+        if self.scenario.peers.clock_step_ms > 1 {
+            self.coverage.blob("clocks that advance in steps");
         }
         self.history.is_cluster = true;
         self.history.clocks_were_set = self.scenario.has(FaultKind::ClockJumps);

@@ -159,6 +159,7 @@ impl SimulatedCluster {
         mut frames: Vec<(zerohop_wire::messages::Member, Vec<u8>)>,
     ) {
         TornBatches { world: self }.tear(host, done, &mut frames);
+        TornBatches { world: self }.send_half(host, done, &mut frames);
         let overtakes = self.scenario.has(FaultKind::Reordering) && self.phase == ClusterPhase::Faults;
         let mut gathered: Vec<(InstanceId, Vec<u8>)> = Vec::new();
         for (to, bytes) in frames {

@@ -83,7 +83,10 @@ mod tests {
             late: 0,
             late_us: 0,
             message_entries: None,
+            sends_half: false,
             cuts_pairs: false,
+            kills_twice: false,
+            clock_step_ms: 1,
         };
         let mut peers = Peers::new(Random::new(1), faults);
         peers.cut(0, 1, Time(100));

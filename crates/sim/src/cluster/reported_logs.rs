@@ -41,6 +41,17 @@ impl ReportedLogs {
         self.reports.entry((log.keyspace, log.partition)).or_default().insert(log.instance, sent);
     }
 
+    /// Whether this process of an instance has reported its log.
+    pub(super) fn has_reported(
+        &self,
+        place: (KeyspaceId, PartitionId),
+        instance: InstanceId,
+        process: Incarnation,
+    ) -> bool {
+        let sent = self.reports.get(&place).and_then(|reports| reports.get(&instance));
+        sent.is_some_and(|sent| sent.by == process)
+    }
+
     /// Judges the end of a recovery without a log that certainly has everything. `map` is the first map that shows this end. If it has
     /// several changes since `before`, a replica that is down there may have been up when the recovery ended.
     pub(super) fn end(

@@ -72,8 +72,21 @@ const TRUNCATIONS_FORK: u64 = 51_953;
 /// The stream that draws whether messages of replication are short, for the same reason.
 const SHORT_MESSAGES_FORK: u64 = 380;
 
+/// The stream that draws, in runs with short messages, whether primaries send only the first of several, for the same reason.
+const HALVES_FORK: u64 = 68;
+
 /// The stream that draws whether primaries are cut off from all but one in-sync replica, for the same reason.
 const PAIR_CUTS_FORK: u64 = 1_546;
+
+/// The stream that draws whether members die again while their group recovers, for the same reason.
+const DOUBLE_DEATHS_FORK: u64 = 4_517;
+
+/// The stream that draws whether the clocks of nodes are coarse, for the same reason.
+const COARSE_CLOCKS_FORK: u64 = 6_213;
+
+/// The steps of coarse clocks. Two of them, and the difference of two rates, are less than the time by which a lease is waited for
+/// longer than it lasts.
+const CLOCK_STEPS_MS: [u64; 3] = [2, 4, 7];
 
 /// Everything that is drawn before a run begins. Times are in microseconds.
 #[derive(Clone, Debug)]
@@ -167,8 +180,14 @@ pub(crate) struct PeerFaults {
     pub(crate) late_us: u64,
     /// The highest number of entries in a message of replication, if it is lower than usual.
     pub(crate) message_entries: Option<usize>,
+    /// Of several such messages to one member only the first is sent, and the process is killed soon.
+    pub(crate) sends_half: bool,
     /// Primaries are cut off from all but one of their in-sync replicas.
     pub(crate) cuts_pairs: bool,
+    /// All members of a group die, and some of them again while it recovers.
+    pub(crate) kills_twice: bool,
+    /// The clocks of nodes advance in steps of so many milliseconds.
+    pub(crate) clock_step_ms: u64,
 }
 
 /// The limits of a run: a scenario, and what shrinking has left of it.
@@ -205,8 +224,14 @@ pub struct ScenarioDraws {
     pub splits_regions: bool,
     /// Atomic batches take several messages of replication.
     pub has_short_messages: bool,
+    /// Of several messages to one member only the first is sent, and the process is killed soon.
+    pub sends_half: bool,
     /// Primaries are cut off from all but one of their in-sync replicas.
     pub cuts_pairs: bool,
+    /// All members of a group die, and some of them again while it recovers.
+    pub kills_twice: bool,
+    /// The clocks of nodes advance in steps of more than a millisecond.
+    pub has_coarse_clocks: bool,
     /// Redis clients send commands over whole keyspaces.
     pub lists_keyspaces: bool,
 }
@@ -226,7 +251,10 @@ pub fn scenario_draws(seed: u64) -> ScenarioDraws {
         has_regions: own.iter().any(PlannedKeyspace::has_regions),
         splits_regions: splits && own.iter().any(PlannedKeyspace::is_ordered),
         has_short_messages: scenario.peers.message_entries.is_some(),
+        sends_half: scenario.peers.sends_half,
         cuts_pairs: scenario.peers.cuts_pairs,
+        kills_twice: scenario.peers.kills_twice,
+        has_coarse_clocks: scenario.peers.clock_step_ms > 1,
         lists_keyspaces: scenario.has(FaultKind::RedisClients) && lists_keyspaces(&redis_random(&streams)),
     }
 }
@@ -272,7 +300,11 @@ impl ClusterScenario {
         let mut short_messages = random.fork(SHORT_MESSAGES_FORK);
         let has_short_messages = short_messages.chance(1, 6) && CAN_BREAK_INVARIANTS;
         let message_entries = has_short_messages.then(|| short_messages.between(1, 3) as usize);
+        let sends_half = has_short_messages && random.fork(HALVES_FORK).chance(1, 2);
         let cuts_pairs = random.fork(PAIR_CUTS_FORK).chance(1, 6);
+        let kills_twice = random.fork(DOUBLE_DEATHS_FORK).chance(1, 6);
+        let mut coarse = random.fork(COARSE_CLOCKS_FORK);
+        let clock_step_ms = if coarse.chance(1, 6) { *coarse.pick(&CLOCK_STEPS_MS) } else { 1 };
         let truncates_in_steps = random.fork(TRUNCATIONS_FORK).chance(1, 6);
         for kind in FaultKind::ALL.into_iter().filter(|kind| !DRAWN_APART.contains(kind)) {
             // Most bugs show only when a node is cut off or gone.
@@ -329,7 +361,14 @@ impl ClusterScenario {
         let depth = *random.pick(&[1, 2, 4]);
         let is_hot = random.chance(1, 2);
         let network = network(random, kinds);
-        let peers = PeerFaults { message_entries, cuts_pairs, ..peers(random, kinds) };
+        let peers = PeerFaults {
+            message_entries,
+            sends_half,
+            cuts_pairs,
+            kills_twice,
+            clock_step_ms,
+            ..peers(random, kinds)
+        };
         let mut engine = engine_options(random);
         if kinds.has(FaultKind::CrashPoints) {
             engine.check_after_bytes = *crash_points.pick(&CHECKS_AFTER_BYTES);
@@ -506,7 +545,10 @@ fn peers(random: &mut Random, kinds: Kinds) -> PeerFaults {
         late: only(FaultKind::Delays, late),
         late_us,
         message_entries: None,
+        sends_half: false,
         cuts_pairs: false,
+        kills_twice: false,
+        clock_step_ms: 1,
     }
 }
 

@@ -16,14 +16,16 @@ use zerohop_placement::{
 use zerohop_shard::AnswerOrigin;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, PartitionEpoch, PartitionId};
 
-use super::SimulatedCluster;
 use super::committed_entries::{AgreedEntries, AppliedEntries, MemberLog, PartitionKey, is_replicated};
+use super::double_deaths::DoubleDeaths;
+use super::faults::ClusterFault;
 use super::hash_ranges::{HashRanges, partitions_named};
 use super::maps::Maps;
 use super::node_end::NodeEnd;
 use super::recovery::{Holder, ProcessExit, RecoveryVerdict, check_chosen_log};
 use super::redis::REDIS_KEYSPACES;
 use super::reported_logs::ReportedLogs;
+use super::{ClusterEvent, SimulatedCluster};
 use crate::history::{KeyspaceHistory, Loss, RunHistory};
 use crate::limits::TRACES_US;
 use crate::workload::transactional::KEYSPACES;
@@ -358,6 +360,10 @@ impl SimulatedCluster {
             self.count_change(before, old, group);
         }
         if group.state == GroupState::Recovering {
+            let place = (keyspace, partition);
+            if let Some((at, death)) = (DoubleDeaths { world: self }).draw_another(place, group) {
+                self.event_queue.at(at, ClusterEvent::Fault(ClusterFault::DieAgain(death)));
+            }
             return;
         }
         if old.is_some_and(|old| old.state == GroupState::Recovering) {

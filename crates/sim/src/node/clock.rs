@@ -23,6 +23,8 @@ pub(crate) struct NodeClock {
     /// The rate of the clock that is never set, if it differs from that of the time of day, which
     /// is corrected repeatedly.
     elapsed_rate: Option<u64>,
+    /// It advances in steps of so many milliseconds.
+    step_ms: u64,
 }
 
 impl NodeClock {
@@ -33,7 +35,13 @@ impl NodeClock {
             behind_ms: vec![0],
             start: now,
             elapsed_rate: None,
+            step_ms: 1,
         }
+    }
+
+    /// From now on it advances in steps of so many milliseconds.
+    pub(crate) fn set_step(&mut self, step_ms: u64) {
+        self.step_ms = step_ms.max(1);
     }
 
     /// The clock is set by so many milliseconds.
@@ -86,7 +94,11 @@ impl NodeClock {
     pub(crate) fn show(&self, now: Time) -> instance::ClockReading {
         let elapsed_us: u64 = now.since_us(self.start);
         let elapsed_ms = (u128::from(elapsed_us) * u128::from(self.elapsed_rate()) / 1_000_000_000) as u64;
-        instance::ClockReading { unix_ms: self.unix_ms(now), elapsed_ms }
+        let unix_ms = self.unix_ms(now);
+        instance::ClockReading {
+            unix_ms: unix_ms - unix_ms % self.step_ms,
+            elapsed_ms: elapsed_ms - elapsed_ms % self.step_ms,
+        }
     }
 
     /// Microseconds since the process started, by this clock.
@@ -103,6 +115,7 @@ impl NodeClock {
 
     /// When it will show so many milliseconds since the process started, or soon after.
     pub(crate) fn when_elapsed(&self, elapsed_ms: u64) -> Time {
+        let elapsed_ms = elapsed_ms.checked_next_multiple_of(self.step_ms).unwrap_or(u64::MAX);
         let us = u128::from(elapsed_ms) * 1_000_000_000 / u128::from(self.elapsed_rate()) + 1;
         self.start.after_us(u64::try_from(us).unwrap_or(u64::MAX))
     }
@@ -122,6 +135,8 @@ impl NodeClock {
             let until = next.map_or(to, |next| next.min(to));
             most = most.max(self.at(at, until) + self.ahead_ms[at]);
         }
+        // A coarse clock shows the beginning of its step.
+        let least = least.saturating_sub(self.step_ms - 1);
         // Two clocks are rounded to milliseconds at different moments: each setting may add one.
         (least, most + 1 + self.settings.len() as u64)
     }
@@ -163,6 +178,19 @@ mod tests {
             clock.bounds_ms(Time(1_900_000), Time(2_100_000)),
             (START_UNIX_MS + 1_500, START_UNIX_MS + 2_203)
         );
+    }
+
+    #[test]
+    fn coarse_clock_stands_still_within_its_step() {
+        let mut clock = NodeClock::new(Time(0));
+        clock.set_step(7);
+        let shown = |clock: &NodeClock, at_us| (clock.show(Time(at_us)), clock.when_elapsed(2));
+        let (first, when) = shown(&clock, 1_000);
+        assert_eq!(first, clock.show(Time(4_000)));
+        assert_eq!((first.elapsed_ms, when), (0, Time(7_001)));
+        assert_eq!(clock.show(when).elapsed_ms, 7);
+        let least = clock.bounds_ms(Time(4_000), Time(4_000)).0;
+        assert!(least <= first.unix_ms, "a reading is within the bounds");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::sync::Mutex;
 use zerohop_control::planted as control;
 use zerohop_engine::planted as engine;
 use zerohop_partition::planted as partition;
+use zerohop_placement::planted as placement;
 use zerohop_relay::planted as relay;
 use zerohop_session::planted as session;
 use zerohop_sim::cluster::{Limits, scenario_draws};
@@ -36,6 +37,7 @@ enum BugPlace {
     Session(session::Bug),
     Relay(relay::Bug),
     Transaction(transaction::Bug),
+    Placement(placement::Bug),
 }
 
 /// A mutant, and seeds that have shown it, which are run first. A mutant that few seeds show has
@@ -66,7 +68,7 @@ const CANARIES: [Row; 15] = [
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 80] = [
+const OTHERS: [Row; 83] = [
     (BugPlace::Engine(engine::Bug::NeededEntriesCompacted), &[9]),
     (BugPlace::Engine(engine::Bug::TombstoneDropped), &[25]),
     (BugPlace::Engine(engine::Bug::CheckpointStateLeftOut), &[9]),
@@ -87,6 +89,10 @@ const OTHERS: [Row; 80] = [
     (BugPlace::Control(control::Bug::RestartedReplicaStaysInSync), &[0]),
     (BugPlace::Control(control::Bug::SilentMemberPassed), &[0]),
     (BugPlace::Control(control::Bug::LowestLogChosen), &[1]),
+    (BugPlace::Control(control::Bug::EarlierReportCounts), &[45, 52]),
+    (BugPlace::Control(control::Bug::DeadMemberPassed), &[45, 52]),
+    (BugPlace::Placement(placement::Bug::GroupLostInSplit), &[3]),
+    (BugPlace::Placement(placement::Bug::DeltaBaseNotChecked), &[52]),
     (BugPlace::Partition(partition::Bug::OlderEpochAccepted), &[0]),
     (BugPlace::Partition(partition::Bug::TruncationSkipped), &[1]),
     (BugPlace::Partition(partition::Bug::SessionTableEmptyAtPromotion), &[0]),
@@ -121,8 +127,7 @@ const OTHERS: [Row; 80] = [
     (BugPlace::Relay(relay::Bug::PagesOfLaterMoments), &[8, 37]),
     (BugPlace::Relay(relay::Bug::WatchIgnored), &[8]),
     (BugPlace::Relay(relay::Bug::EndsUnanswered), &[10]),
-    (BugPlace::Relay(relay::Bug::SplitHiddenFromPages), &[]),
-    (BugPlace::Relay(relay::Bug::MovedPageEmpty), &[]),
+    (BugPlace::Relay(relay::Bug::MovedPageEmpty), &[14]),
     (BugPlace::Session(session::Bug::SnapshotNotFixed), &[9]),
     (BugPlace::Session(session::Bug::SnapshotScanEndsEarly), &[6]),
     (BugPlace::Session(session::Bug::SnapshotOfTheMoment), &[2]),
@@ -182,9 +187,15 @@ impl BugPlace {
             BugPlace::Engine(bug) if engine::Bug::OF_RESTARTS.contains(&bug) => {
                 scenario_draws(seed).kinds.has(FaultKind::CrashPoints)
             }
-            BugPlace::Relay(relay::Bug::SplitHiddenFromPages | relay::Bug::MovedPageEmpty) => {
-                scenario_draws(seed).lists_keyspaces
+            BugPlace::Control(control::Bug::EarlierReportCounts | control::Bug::DeadMemberPassed) => {
+                scenario_draws(seed).kills_twice
             }
+            BugPlace::Partition(partition::Bug::SeenTieIgnored) => scenario_draws(seed).has_coarse_clocks,
+            BugPlace::Partition(partition::Bug::BatchAnsweredEarly) => {
+                scenario_draws(seed).sends_half && scenario_draws(seed).kinds.has(FaultKind::Kills)
+            }
+            BugPlace::Placement(_) => scenario_draws(seed).kinds.has(FaultKind::Splits),
+            BugPlace::Relay(relay::Bug::MovedPageEmpty) => scenario_draws(seed).lists_keyspaces,
             BugPlace::Relay(_) => scenario_draws(seed).kinds.has(FaultKind::RedisClients),
             _ => true,
         }
@@ -198,6 +209,7 @@ impl BugPlace {
             BugPlace::Session(bug) => session::plant(Some(bug)),
             BugPlace::Relay(bug) => relay::plant(Some(bug)),
             BugPlace::Transaction(bug) => transaction::plant(Some(bug)),
+            BugPlace::Placement(bug) => placement::plant(Some(bug)),
         }
     }
 
@@ -209,6 +221,7 @@ impl BugPlace {
             BugPlace::Session(bug) => format!("Session{bug:?}"),
             BugPlace::Relay(bug) => format!("Relay{bug:?}"),
             BugPlace::Transaction(bug) => format!("Transaction{bug:?}"),
+            BugPlace::Placement(bug) => format!("Placement{bug:?}"),
         }
     }
 
@@ -228,6 +241,7 @@ impl BugPlace {
         let is_new = |bug: &engine::Bug| !engine::Bug::ALL.contains(bug);
         all.extend(engine::Bug::OF_RESTARTS.into_iter().filter(is_new).map(BugPlace::Engine));
         all.extend(BugPlace::of_relays());
+        all.extend(placement::Bug::ALL.into_iter().map(BugPlace::Placement));
         all.extend(BugPlace::of_transactions());
         all
     }
@@ -257,6 +271,7 @@ impl BugPlace {
         session::plant(None);
         relay::plant(None);
         transaction::plant(None);
+        placement::plant(None);
     }
 }
 

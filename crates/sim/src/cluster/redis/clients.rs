@@ -8,14 +8,13 @@ use zerohop_placement::{KeyspaceConfig, PartitionCount, partition_of};
 use zerohop_wire::ids::KeyspaceId;
 
 use super::super::{ClusterEvent, ClusterPhase};
-use super::listings::{ListingClient, add_listing};
+use super::commands::{add_command, add_whole};
+use super::listings::{LAST_LISTINGS, ListingClient};
 use super::replies::{RespValue, end_of, parse, replies_to};
 use super::{GROUPS, MS, REDIS_KEYSPACES, RedisEvent, RedisRun, RedisWorld};
 use crate::limits::CLUSTER_HEALING_US;
 use crate::network::{LinkArrival, LinkEnd, LinkId, Opener};
-use crate::redis::{
-    REPEATS, RedisCall, RedisCommand, RedisEnd, RedisKey, RedisStep, long_bytes, token_bytes,
-};
+use crate::redis::{RedisCall, RedisCommand, RedisEnd, RedisStep};
 use crate::streams::Draw;
 
 /// Commands under way on one connection.
@@ -97,82 +96,6 @@ pub(super) fn key_names(config: &KeyspaceConfig, is_apart: bool) -> Vec<[String;
         [text, counter, list]
     };
     (0..GROUPS).map(of_group).collect()
-}
-
-pub(super) fn add_command(out: &mut Vec<u8>, words: &[&[u8]]) {
-    out.extend_from_slice(format!("*{}\r\n", words.len()).as_bytes());
-    for word in words {
-        out.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
-        out.extend_from_slice(word);
-        out.extend_from_slice(b"\r\n");
-    }
-}
-
-fn add_step(out: &mut Vec<u8>, names: &[String; 3], step: RedisStep) {
-    let key = names[step.key() as usize].as_bytes();
-    match step {
-        RedisStep::Set(token) => add_command(out, &[b"SET", key, &token_bytes(token)]),
-        RedisStep::SetLong(token) => add_command(out, &[b"SET", key, &long_bytes(token)]),
-        RedisStep::Append(token) => add_command(out, &[b"APPEND", key, &token_bytes(token)]),
-        RedisStep::Get | RedisStep::GetCounter => add_command(out, &[b"GET", key]),
-        RedisStep::GetDel => add_command(out, &[b"GETDEL", key]),
-        RedisStep::SetCounter(number) => add_command(out, &[b"SET", key, number.to_string().as_bytes()]),
-        RedisStep::Incr => add_command(out, &[b"INCR", key]),
-        RedisStep::Push(token) => add_command(out, &[b"RPUSH", key, &token_bytes(token)]),
-        RedisStep::PushMany(_) => {
-            let values = step.values();
-            let words: Vec<&[u8]> =
-                [&b"RPUSH"[..], key].into_iter().chain(values.iter().map(Vec::as_slice)).collect();
-            add_command(out, &words);
-        }
-        RedisStep::Range => add_command(out, &[b"LRANGE", key, b"0", b"-1"]),
-        RedisStep::DelList => add_command(out, &[b"DEL", key]),
-    }
-}
-
-/// `MULTI`, the commands and `EXEC`.
-fn add_transaction(out: &mut Vec<u8>, names: &[String; 3], steps: &[RedisStep]) {
-    add_command(out, &[b"MULTI"]);
-    steps.iter().for_each(|step| add_step(out, names, *step));
-    add_command(out, &[b"EXEC"]);
-}
-
-/// Adds a command. Returns what follows once its first reply has come, if it `rests` there.
-fn add_whole(out: &mut Vec<u8>, names: &[String; 3], command: &RedisCommand, rests: bool) -> Option<Vec<u8>> {
-    match command {
-        RedisCommand::Ping(token) => add_command(out, &[b"ECHO", token.to_string().as_bytes()]),
-        RedisCommand::One(step) => add_step(out, names, *step),
-        RedisCommand::Transaction(steps) => add_transaction(out, names, steps),
-        RedisCommand::Watched(steps) => {
-            add_command(out, &[b"WATCH", names[RedisKey::Text as usize].as_bytes()]);
-            if rests {
-                let mut rest = Vec::new();
-                add_transaction(&mut rest, names, steps);
-                return Some(rest);
-            }
-            add_transaction(out, names, steps);
-        }
-        RedisCommand::Many([RedisStep::Set(token), RedisStep::SetCounter(number)]) => {
-            let (text, number) = (token_bytes(*token), number.to_string());
-            add_command(out, &[b"MSET", names[0].as_bytes(), &text, names[1].as_bytes(), number.as_bytes()]);
-        }
-        RedisCommand::Many(_) => add_command(out, &[b"MGET", names[0].as_bytes(), names[1].as_bytes()]),
-        RedisCommand::Repeated => {
-            let text = names[RedisKey::Text as usize].as_bytes();
-            let words: Vec<&[u8]> =
-                std::iter::once(&b"MGET"[..]).chain(std::iter::repeat_n(text, REPEATS)).collect();
-            add_command(out, &words);
-        }
-        RedisCommand::DelAll => {
-            add_command(out, &[b"DEL", names[0].as_bytes(), names[1].as_bytes(), names[2].as_bytes()]);
-        }
-        RedisCommand::Wait { token, ms } => {
-            let key = names[RedisKey::Text as usize].as_bytes();
-            add_command(out, &[b"ZH.WAIT", key, &token_bytes(*token), ms.to_string().as_bytes()]);
-        }
-        RedisCommand::Listing(listing) => add_listing(out, *listing),
-    }
-    None
 }
 
 impl RedisWorld {
@@ -332,8 +255,10 @@ impl RedisRun<'_> {
             return self.leave(client);
         }
         let mut out = Vec::new();
-        if !last.is_empty() {
-            self.add_last_listings(client, keyspace, &mut out);
+        if !last.is_empty() && self.world.redis.clients[client].listings.is_some() {
+            for listing in LAST_LISTINGS {
+                self.add_call(client, keyspace, (0, RedisCommand::Listing(listing)), &mut out);
+            }
         }
         for (_, group, step) in last {
             self.add_call(client, keyspace, (group, RedisCommand::One(step)), &mut out);
@@ -358,7 +283,11 @@ impl RedisRun<'_> {
                 }
             }
             if self.world.redis.clients[client].unsent.is_none() {
-                self.add_listings(client, keyspace, &mut out);
+                let RedisWorld { clients, tokens, .. } = &mut self.world.redis;
+                let drawn = clients[client].listings.as_mut().map(|one| one.draw(keyspace, tokens));
+                for command in drawn.into_iter().flatten() {
+                    self.add_call(client, keyspace, command, &mut out);
+                }
             }
         }
         if !out.is_empty() {
@@ -562,7 +491,11 @@ impl RedisRun<'_> {
             1,
         );
         let command = self.world.history.redis.calls[call].command.clone();
-        self.listing_ends(client, &command, &end);
+        if let Some(listings) = &mut self.world.redis.clients[client].listings {
+            for case in listings.ends(&command, &end) {
+                self.world.coverage.blob(case);
+            }
+        }
         let call = &mut self.world.history.redis.calls[call];
         (call.end, call.returned) = (end, Some(now));
         let text = call.to_string();

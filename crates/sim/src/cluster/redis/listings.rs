@@ -5,8 +5,7 @@ use zerohop_base::random::Random;
 use zerohop_wire::ids::KeyspaceId;
 
 use super::super::scenario::LISTINGS_FORK;
-use super::clients::add_command;
-use super::{GROUPS, RedisRun};
+use super::GROUPS;
 use crate::redis::{KeyspaceListing, MANY_VALUES, RedisCommand, RedisEnd, RedisKey, RedisStep, StepReply};
 use crate::streams::Draw;
 
@@ -18,6 +17,9 @@ const LONG_LIST_ONE_OF: u64 = 12;
 
 /// Long lists of each client.
 const LONG_LISTS_MAX: u32 = 3;
+
+/// After all faults a client that sends such commands lists its keyspace once more.
+pub(super) const LAST_LISTINGS: [KeyspaceListing; 2] = [KeyspaceListing::Keys(None), KeyspaceListing::Count];
 
 /// A client that sends these commands.
 #[derive(Debug)]
@@ -96,97 +98,50 @@ impl ListingClient {
         }
         is_last
     }
-}
 
-pub(super) fn add_listing(out: &mut Vec<u8>, listing: KeyspaceListing) {
-    match listing {
-        KeyspaceListing::Keys(of) => add_command(out, &[b"KEYS", pattern_of(of)]),
-        KeyspaceListing::Count => add_command(out, &[b"DBSIZE"]),
-        KeyspaceListing::Page { cursor, count, of, .. } => {
-            let (cursor, count) = (cursor.to_string(), count.to_string());
-            let (cursor, count) = (cursor.as_bytes(), count.as_bytes());
-            match of {
-                Some(_) => {
-                    add_command(out, &[b"SCAN", cursor, b"MATCH", pattern_of(of), b"COUNT", count]);
-                }
-                None => add_command(out, &[b"SCAN", cursor, b"COUNT", count]),
-            }
+    /// The commands over the whole keyspace, or those of a long list, that end a burst, with their groups. The values of lists
+    /// have the next `tokens`.
+    pub(super) fn draw(&mut self, keyspace: KeyspaceId, tokens: &mut u64) -> Vec<(usize, RedisCommand)> {
+        if !self.random.chance(1, LISTING_ONE_OF) {
+            return Vec::new();
         }
-    }
-}
-
-/// The pattern for the names of these keys: see [`key_names`](super::clients::key_names).
-fn pattern_of(of: Option<RedisKey>) -> &'static [u8] {
-    match of {
-        None => b"*",
-        Some(RedisKey::Text) => b"t*",
-        Some(RedisKey::Counter) => b"n*",
-        Some(RedisKey::List) => b"l*",
-    }
-}
-
-impl RedisRun<'_> {
-    /// Adds a command over the whole keyspace, or those of a long list, to a burst of a client.
-    pub(super) fn add_listings(&mut self, client: usize, keyspace: KeyspaceId, out: &mut Vec<u8>) {
-        let tokens = self.world.redis.tokens;
-        let Some(listings) = &mut self.world.redis.clients[client].listings else { return };
-        if !listings.random.chance(1, LISTING_ONE_OF) {
-            return;
-        }
-        if listings.long_lists_left > 0 && listings.random.chance(1, LONG_LIST_ONE_OF) {
-            listings.long_lists_left -= 1;
-            let group = listings.random.below(GROUPS as u64) as usize;
-            let first = tokens + 1;
-            self.world.redis.tokens += 2 * MANY_VALUES;
-            for step in [
+        if self.long_lists_left > 0 && self.random.chance(1, LONG_LIST_ONE_OF) {
+            self.long_lists_left -= 1;
+            let group = self.random.below(GROUPS as u64) as usize;
+            let first = *tokens + 1;
+            *tokens += 2 * MANY_VALUES;
+            let steps = [
                 RedisStep::PushMany(first),
                 RedisStep::PushMany(first + MANY_VALUES),
                 RedisStep::Range,
                 RedisStep::Range,
                 RedisStep::DelList,
-            ] {
-                self.add_call(client, keyspace, (group, RedisCommand::One(step)), out);
-            }
-            return;
+            ];
+            return steps.map(|step| (group, RedisCommand::One(step))).to_vec();
         }
-        let listing = listings.draw_listing(keyspace);
-        self.add_call(client, keyspace, (0, RedisCommand::Listing(listing)), out);
+        vec![(0, RedisCommand::Listing(self.draw_listing(keyspace)))]
     }
 
-    /// After all faults a client that sends such commands lists its keyspace once more.
-    pub(super) fn add_last_listings(&mut self, client: usize, keyspace: KeyspaceId, out: &mut Vec<u8>) {
-        if self.world.redis.clients[client].listings.is_some() {
-            for listing in [KeyspaceListing::Keys(None), KeyspaceListing::Count] {
-                self.add_call(client, keyspace, (0, RedisCommand::Listing(listing)), out);
-            }
-        }
-    }
-
-    /// A command has ended.
-    pub(super) fn listing_ends(&mut self, client: usize, command: &RedisCommand, end: &RedisEnd) {
+    /// A command has ended. The cases that this run has had with it.
+    pub(super) fn ends(&mut self, command: &RedisCommand, end: &RedisEnd) -> Vec<&'static str> {
         let is_done = matches!(end, RedisEnd::Done(_));
         if *command == RedisCommand::One(RedisStep::Range)
             && let RedisEnd::Done(replies) = end
             && let Some(StepReply::List(values)) = replies.first()
             && values.len() as u64 >= 2 * MANY_VALUES
         {
-            self.world.coverage.blob("redis: long lists read");
+            return vec!["redis: long lists read"];
         }
-        let RedisCommand::Listing(listing) = command else { return };
+        let RedisCommand::Listing(listing) = command else { return Vec::new() };
         match listing {
-            KeyspaceListing::Keys(_) if is_done => self.world.coverage.blob("redis: keys listed"),
-            KeyspaceListing::Count if is_done => self.world.coverage.blob("redis: keys counted"),
+            KeyspaceListing::Keys(_) if is_done => vec!["redis: keys listed"],
+            KeyspaceListing::Count if is_done => vec!["redis: keys counted"],
             KeyspaceListing::Page { traversal, .. } => {
-                let listings = self.world.redis.clients[client].listings.as_mut();
-                let is_last = listings.is_some_and(|listings| listings.page_ends(*traversal, end));
-                if is_done {
-                    self.world.coverage.blob("redis: scan pages");
-                }
-                if is_last {
-                    self.world.coverage.blob("redis: scans to the end");
-                }
+                let is_last = self.page_ends(*traversal, end);
+                let page = is_done.then_some("redis: scan pages");
+                page.into_iter().chain(is_last.then_some("redis: scans to the end")).collect()
             }
-            _ => self.world.coverage.blob("redis: listings refused"),
+            _ => vec!["redis: listings refused"],
         }
     }
 }

@@ -12,6 +12,7 @@
 //! would be without this module.
 
 mod clients;
+mod commands;
 mod cross_partition;
 mod leaving;
 mod listings;
