@@ -16,7 +16,7 @@ from fsspec.spec import AbstractBufferedFile
 import zerohop
 from zerohop._blobs import OpenExtension, BlobPins
 from zerohop._entry import INLINE_BYTES_MAX, Entry
-from zerohop._callers import ended_by_exception, exits_under_way, is_never_closed
+from zerohop._callers import call_site, ended_by_exception, exits_under_way, is_never_closed
 from zerohop._fs_parts import BLOCK_BYTES, FileWrite, forget, new_blob
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         self._staged: Optional[OpenExtension] = None
         # Its contents must not become visible: a write failed, or the writer discards them.
         self._cut = self._given_up = False
+        self._call_site: Optional[tuple[int, int]] = None
         self._caching = {"block_size": block_size, "cache_type": cache_type, "cache_options": cache_options, **kwargs}
         self._before = exits_under_way() if mode != "rb" else ()
         super().__init__(fs, path, mode, block_size, autocommit, cache_type, cache_options, size, **kwargs)
@@ -69,6 +70,17 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
             self.blocksize = max(self.blocksize, BLOCK_BYTES)
             there = fs._entry(path)
             self.loc = 0 if there is None else there.size
+        self._begin = self.loc
+
+    # A new text file begins with the byte order mark of its encoding. `io.TextIOWrapper` asks for the position that
+    # decides on the mark, but only if the file claims to be seekable when the wrapper is made.
+
+    def writable(self) -> bool:
+        self._call_site = call_site()
+        return bool(super().writable())
+
+    def seekable(self) -> bool:
+        return bool(super().seekable()) or bool(super().writable()) and self._call_site == call_site()
 
     # Reading.
 
@@ -277,6 +289,7 @@ class CompressedFile(io.BufferedIOBase):
 
     def __init__(self, raw: ZerohopFile, compression: str) -> None:
         self._shut = True
+        self._call_site: Optional[tuple[int, int]] = None
         self._raw, self._compression = raw, compression
         self._inner: Any = compr[compression](raw, mode=raw.mode[0])
         self._shut = False
@@ -295,10 +308,13 @@ class CompressedFile(io.BufferedIOBase):
         return bool(self._raw.mode == "rb")
 
     def writable(self) -> bool:
+        self._call_site = call_site()
         return not self.readable()
 
     def seekable(self) -> bool:
-        return self.readable() and bool(self._inner.seekable())
+        if self.readable():
+            return bool(self._inner.seekable())
+        return self._call_site == call_site()
 
     def _check(self, able: bool = True, what: str = "") -> None:
         if self._shut:
@@ -323,6 +339,9 @@ class CompressedFile(io.BufferedIOBase):
 
     def tell(self) -> int:
         self._check()
+        if not self.readable() and self._call_site == call_site():
+            # A mark is at the beginning of the file, also if several compressed streams follow one another.
+            return int(self._raw._begin)
         return int(self._inner.tell())
 
     def write(self, data: Any, /) -> int:
