@@ -92,6 +92,29 @@ def test_a_file_that_is_written_is_not_seekable(fs: Any, keyspace: Keyspace) -> 
             assert not file.seekable() and file.writable() and not file.seekable()
             text = io.TextIOWrapper(file, encoding="utf-16")
             assert not text.seekable() and not file.seekable() and text.detach() is file
+    class Passing:
+        """Passes calls on, all by one instruction."""
+
+        def __init__(self, file: Any) -> None:
+            self._file = file
+
+        def __getattr__(self, name: str) -> Any:
+            def call(*given: Any) -> Any:
+                return getattr(self._file, name)(*given)
+
+            return call if callable(getattr(self._file, name)) else getattr(self._file, name)
+
+    def call(file: Any, name: str) -> Any:
+        return getattr(file, name)()
+
+    with fs.open(path, "wb") as file:
+        assert call(file, "writable") and not call(file, "seekable")
+        passing: Any = Passing(file)
+        assert passing.writable() and not passing.seekable()
+        text = io.TextIOWrapper(passing, encoding="utf-16")
+        text.write("ä")
+        text.close()
+    assert fs.cat_file(path) == "ä".encode("utf-16")
     with fs.open(path, "wb") as file, zipfile.ZipFile(file, "w") as archive:
         archive.writestr("name", b"contents")
     with fs.open(path) as file, zipfile.ZipFile(file) as archive:

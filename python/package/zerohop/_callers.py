@@ -20,6 +20,10 @@ CACHED_UPLOAD = ("zerohop.fs", "fsspec.spec", "fsspec.implementations.cached")
 
 EXITS = ("__exit__", "__aexit__")
 
+FRAMES_COMPARED = 4
+"""Frames that tell one call from another: several, as an object that passes calls on has one
+instruction for all of them."""
+
 KEYED = ("fsspec.mapping", "zarr.")
 """Modules of mappings of keys to files, and of code on top of these."""
 
@@ -31,11 +35,16 @@ _WITH_EXCEPT_START = dis.opmap.get("WITH_EXCEPT_START")
 written in Python."""
 
 
-def call_site() -> tuple[int, int]:
-    """The instruction that calls the caller. One instruction that asks `writable`, then `seekable`,
-    then `tell` makes an `io.TextIOWrapper`: code of Python has an instruction for each."""
-    frame = sys._getframe(2)
-    return id(frame), frame.f_lasti
+def call_site() -> tuple[tuple[int, int], ...]:
+    """The instruction that calls the caller, and those of the frames above. One instruction that
+    asks `writable`, then `seekable`, then `tell` makes an `io.TextIOWrapper`: code of Python has an
+    instruction for each."""
+    frame: Optional[FrameType] = sys._getframe(2)
+    found: list[tuple[int, int]] = []
+    while frame is not None and len(found) < FRAMES_COMPARED:
+        found.append((id(frame.f_code), frame.f_lasti))
+        frame = frame.f_back
+    return tuple(found)
 
 
 def by_key() -> bool:

@@ -59,7 +59,7 @@ class ZerohopFile(AbstractBufferedFile):  # type: ignore[misc]
         self._staged: Optional[OpenExtension] = None
         # Its contents must not become visible: a write failed, or the writer discards them.
         self._cut = self._given_up = False
-        self._call_site: Optional[tuple[int, int]] = None
+        self._call_site: tuple[tuple[int, int], ...] = ()
         self._caching = {"block_size": block_size, "cache_type": cache_type, "cache_options": cache_options, **kwargs}
         self._before = exits_under_way() if mode != "rb" else ()
         super().__init__(fs, path, mode, block_size, autocommit, cache_type, cache_options, size, **kwargs)
@@ -289,7 +289,7 @@ class CompressedFile(io.BufferedIOBase):
 
     def __init__(self, raw: ZerohopFile, compression: str) -> None:
         self._shut = True
-        self._call_site: Optional[tuple[int, int]] = None
+        self._call_site: tuple[tuple[int, int], ...] = ()
         self._raw, self._compression = raw, compression
         self._inner: Any = compr[compression](raw, mode=raw.mode[0])
         self._shut = False
