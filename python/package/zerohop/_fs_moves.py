@@ -13,7 +13,7 @@ from fsspec.utils import other_paths
 
 from zerohop._callers import by_key, wraps_for_asyncio
 from zerohop._entry import name_of
-from zerohop._fs_parts import Place, pages
+from zerohop._fs_parts import Place, above, over_directory, pages, path_of
 from zerohop._fs_transactions import move_entries, remove_entries
 
 
@@ -53,28 +53,53 @@ class MovingFileSystem(AbstractFileSystem):  # type: ignore[misc]
             raise ValueError("a keyspace cannot be moved")
         keyspace = self._keyspace(source.keyspace)
         pairs = []
-        if self._entry(path1) is not None:
-            self._may_be_file(path2 if not into else f"{target.keyspace}/{target.path}")
+        is_file = self._entry(path1) is not None
+        if is_file:
+            self._check_place(target)
             pairs.append((name_of(source.path), name_of(target.path)))
         elif not recursive:
             raise IsADirectoryError(path1) if self.isdir(path1) else FileNotFoundError(path1)
         elif target.path.startswith(source.path + "/"):
             raise ValueError(f"{path1} cannot be moved into itself")
-        else:
+        if recursive:
+            # A file and a directory of one name are moved together.
             old, new = name_of(source.path, directory=True), name_of(target.path, directory=True)
             pairs += [(found, new + found[len(old) :]) for found in keyspace.blobs.list(old)]
             if not pairs:
                 raise FileNotFoundError(path1)
+            self._check_below(target, {found for _, found in pairs[is_file:]})
         move_entries(self.client, keyspace, pairs)
 
     move = rename = mv
+
+    def _is_above(self, place: Place) -> bool:
+        """Whether a path has entries below it. It asks every partition."""
+        names = self._keyspace(place.keyspace).blobs.list(name_of(place.path, directory=True), page=1)
+        return next(names, None) is not None
+
+    def _check_place(self, place: Place) -> None:
+        """Raises an error if a file would take the place of a directory."""
+        path = f"{place.keyspace}/{place.path}"
+        self._may_be_file(path)
+        if self._entry(path) is None and self._is_above(place):
+            raise over_directory(path)
+
+    def _check_below(self, target: Place, names: set[bytes]) -> None:
+        """Raises an error if one of these new names of files is that of a directory that exists already."""
+        if not names:
+            return
+        old = name_of(target.path, directory=True)
+        for found in self._keyspace(target.keyspace).blobs.list(old):
+            for one in above(found):
+                if one in names and self._entry(path_of(one, target.keyspace)) is None:
+                    raise over_directory(path_of(one, target.keyspace))
+                names.discard(one)
 
     def mv_file(self, path1: Any, path2: Any, **kwargs: Any) -> None:
         """Moves one file to this path, and replaces an existing file. Both paths are literal: no pattern, and no
         directory to move into."""
         source, target = self._place(path1), self._place(path2)
         self._file(path1)
-        self._may_be_file(path2)
         if source != target:
             self._move_each([(f"{source.keyspace}/{source.path}", f"{target.keyspace}/{target.path}")], False)
 
@@ -103,7 +128,9 @@ class MovingFileSystem(AbstractFileSystem):  # type: ignore[misc]
                 # It exists already.
                 continue
             if self._entry(path) is not None:
-                self._may_be_file(new)
+                if source.keyspace == target.keyspace:
+                    # Else the copy does so.
+                    self._check_place(target)
             elif not self.isdir(path):
                 raise FileNotFoundError(path)
             elif not recursive:

@@ -3,13 +3,14 @@ that they name."""
 
 from __future__ import annotations
 
+import errno
 import time
 import uuid
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, Optional, Union
 
 import zerohop
-from zerohop._entry import CONTENTS, Entry, decode
+from zerohop._entry import CONTENTS, PREFIX, Entry, decode
 
 PAGE = 1024
 """Number of entries of a listing that are read together."""
@@ -33,13 +34,14 @@ class Place(NamedTuple):
 class FileWrite(NamedTuple):
     """A file that is to become visible. `exclusive`: only if there is none. `appends`: after the
     existing contents, which may have any length. `instead`: only if the present entry is this
-    one."""
+    one. `beside`: names above the file that may be files."""
 
     place: Place
     entry: Entry
     exclusive: bool = False
     appends: bool = False
     instead: Optional[Entry] = None
+    beside: frozenset[bytes] = frozenset()
 
 
 class ChangedError(Exception):
@@ -49,6 +51,27 @@ class ChangedError(Exception):
 def gone(path: Any) -> FileNotFoundError:
     """The error for contents that are no longer there."""
     return FileNotFoundError(f"{path}: it was removed or written again since it was opened")
+
+
+def above(name: bytes) -> list[bytes]:
+    """The names that entries above this one would have if they were files, from the outermost."""
+    parts = name.split(b"/")
+    return [b"/".join(parts[:count]) for count in range(1, len(parts))]
+
+
+def path_of(name: bytes, keyspace: str) -> str:
+    """The path of an entry."""
+    return f"{keyspace}/{name.removeprefix(PREFIX).decode()}"
+
+
+def below_file(keyspace: str, name: bytes) -> NotADirectoryError:
+    """The error for a path below a file."""
+    return NotADirectoryError(errno.ENOTDIR, "it is a file, and nothing can be below it", path_of(name, keyspace))
+
+
+def over_directory(path: str) -> IsADirectoryError:
+    """The error for a file in the place of a directory."""
+    return IsADirectoryError(errno.EISDIR, "it is a directory, and no file can have its name", path)
 
 
 class PartsError(Exception):

@@ -13,7 +13,9 @@ from fsspec.transaction import Transaction as Gathered
 import zerohop
 from zerohop._entry import CONTENTS, INLINE_BYTES_MAX, PARTS_MAX, Entry, name_of, of_parts
 from zerohop._fs_files import ZerohopFile
-from zerohop._fs_parts import ChangedError, PartsError, Place, FileWrite, entry_of, forget, settle
+from zerohop._fs_parts import (
+    ChangedError, PartsError, Place, FileWrite, above, below_file, entry_of, forget, over_directory, pages, settle,
+)
 from zerohop._transaction import Transaction
 from zerohop._transaction_blobs import TransactionBlobs
 
@@ -61,13 +63,40 @@ def joined(blobs: TransactionBlobs, place: Place, there: Optional[Entry], added:
     return of_parts(now, (*before_last, (last, size + len(contents))))
 
 
+def check_places(keyspace_of: Callable[[str], zerohop.Keyspace], files: list[FileWrite]) -> list[bool]:
+    """Raises an error if a file would be below a file, or in the place of a created directory.
+    Returns whether each file exists already.
+
+    These reads are not part of the transaction: it would take almost twice as long.
+    """
+    names: dict[str, dict[bytes, None]] = {}
+    for file in files:
+        name = name_of(file.place.path)
+        names.setdefault(file.place.keyspace, {}).update(dict.fromkeys((name, name + b"/", *above(name))))
+    there: set[tuple[str, bytes]] = set()
+    for keyspace, some in names.items():
+        for page in pages(some):
+            stats = keyspace_of(keyspace).blobs.stat_many(page)
+            there.update((keyspace, name) for name, found in zip(page, stats) if found is not None)
+    given = {(file.place.keyspace, name_of(file.place.path)) for file in files}
+    for file in files:
+        keyspace, name = file.place.keyspace, name_of(file.place.path)
+        if (keyspace, name + b"/") in there and (keyspace, name) not in there:
+            path = f"{keyspace}/{file.place.path}"
+            raise FileExistsError(path) if file.exclusive else over_directory(path)
+        for one in above(name):
+            if one not in file.beside and ((keyspace, one) in there or (keyspace, one) in given):
+                raise below_file(keyspace, one)
+    return [(file.place.keyspace, name_of(file.place.path)) in there for file in files]
+
+
 def publish(client: zerohop.Client, keyspace_of: Callable[[str], zerohop.Keyspace], files: list[FileWrite]) -> None:
     """Makes all these files visible, in one transaction. If that fails, their contents are
     removed."""
 
     def work(t: Transaction) -> list[tuple[str, bytes]]:
         replaced = []
-        for place, entry, exclusive, appends, instead in files:
+        for place, entry, exclusive, appends, instead, _ in files:
             blobs, name = t[keyspace_of(place.keyspace)].blobs, name_of(place.path)
             there = entry_of(blobs.stat(name))
             if there is not None and exclusive:
@@ -82,6 +111,7 @@ def publish(client: zerohop.Client, keyspace_of: Callable[[str], zerohop.Keyspac
         return replaced
 
     try:
+        check_places(keyspace_of, files)
         replaced = client.transact(work, timeout=PUBLISH_SECONDS)
     except PartsError:
         # They are merged into one blob, and then this is repeated.
@@ -104,19 +134,26 @@ def publish(client: zerohop.Client, keyspace_of: Callable[[str], zerohop.Keyspac
 
 def move_entries(client: zerohop.Client, keyspace: zerohop.Keyspace, pairs: list[tuple[bytes, bytes]]) -> None:
     """Renames each entry to a second name. An existing entry there is replaced; an entry that is
-    gone by then is skipped."""
+    gone by then is skipped. Raises an error if a file would be below a file, unless that is moved
+    with it."""
+    sources = {new: old for old, new in pairs}
     for at in range(0, len(pairs), ENTRIES_AT_ONCE):
         some = pairs[at : at + ENTRIES_AT_ONCE]
 
         def work(t: Transaction, some: list[tuple[bytes, bytes]] = some) -> list[bytes]:
             replaced, blobs = [], t[keyspace].blobs
             # Their present state is requested in one round.
-            blobs.stat_many(name for pair in some for name in pair)
+            outer = {one for _, new in some for one in above(new)}
+            blobs.stat_many((*(name for pair in some for name in pair), *outer))
             for old, new in some:
                 entry, there = entry_of(blobs.stat(old)), entry_of(blobs.stat(new))
                 if entry is None:
                     # Another client has removed it meanwhile.
                     continue
+                for one in above(new):
+                    is_moved_too = one in sources and sources[one] + new[len(one) :] == old
+                    if not is_moved_too and blobs.stat(one) is not None:
+                        raise below_file(keyspace.name, one)
                 if there is not None:
                     replaced += [blob for blob, _ in there.parts]
                 put(blobs, new, entry.encode(), there is not None)

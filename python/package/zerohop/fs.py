@@ -27,6 +27,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
+from itertools import chain
 from typing import Any, Optional
 
 from fsspec.core import get_compression
@@ -39,8 +40,11 @@ from zerohop._entry import CONTENTS, INLINE_BYTES_MAX, PARTS_MAX, PREFIX, Entry,
 from zerohop._callers import by_key, cut_off_in_cache
 from zerohop._fs_files import CompressedFile, Text, ZerohopFile
 from zerohop._fs_moves import MovingFileSystem
-from zerohop._fs_parts import BLOCK_BYTES, ChangedError, PartsError, Place, FileWrite, below, entry_of, forget, gone, new_blob, pages
-from zerohop._fs_transactions import FileTransaction, publish
+from zerohop._fs_parts import (
+    BLOCK_BYTES, ChangedError, PartsError, Place, FileWrite, above, below, below_file, entry_of, forget, gone, new_blob,
+    over_directory, pages,
+)
+from zerohop._fs_transactions import FileTransaction, check_places, publish
 from zerohop._transaction import Transaction
 
 RANGES_AT_ONCE = 8
@@ -152,12 +156,25 @@ class ZerohopFileSystem(MovingFileSystem):
         return self._entry_info(name, entry)
 
     def ls(self, path: Any, detail: bool = True, **kwargs: Any) -> list[Any]:
-        found = self._below(path, 1, True, detail)
-        if not found:
-            # The path itself, or an error for its absence.
-            info = self.info(path)
-            found = {info["name"]: info} if info["type"] == "file" else {}
-        return list(found.values()) if detail else list(found)
+        found, both = self._below(path, 1, True, detail)
+        name, entry = self._strip_protocol(path), self._entry(path)
+        if entry is not None:
+            found = {name: self._entry_info(name, entry), **found}
+        elif not found:
+            # An error if there is no directory.
+            self.info(path)
+        if not detail:
+            return list(found)
+        infos = ((info, self._entry_info(one, None)) if one in both else (info,) for one, info in found.items())
+        return list(chain.from_iterable(infos))
+
+    def walk(self, path: Any, *given: Any, **kwargs: Any) -> Iterator[Any]:
+        """As for any file system. If a file and a directory have one name, both are returned."""
+        for inside, directories, files in super().walk(path, *given, **kwargs):
+            if "" in files and inside != self._strip_protocol(path):
+                # The directory above has returned it.
+                del files["" if isinstance(files, dict) else files.index("")]
+            yield inside, directories, files
 
     def find(
         self, path: Any, maxdepth: Optional[int] = None, withdirs: bool = False, detail: bool = False, **kwargs: Any
@@ -165,22 +182,23 @@ class ZerohopFileSystem(MovingFileSystem):
         if maxdepth is not None and maxdepth < 1:
             raise ValueError("maxdepth must be at least 1")
         name = self._strip_protocol(path)
-        entry = self._entry(path)
+        entry, (found, _) = self._entry(path), self._below(path, maxdepth, withdirs, detail)
         if entry is not None:
-            found = {name: self._entry_info(name, entry)}
-        else:
-            found = self._below(path, maxdepth, withdirs, detail)
-            if withdirs and name and self.isdir(path):
-                found = {name: self._entry_info(name, None), **found}
+            found = {name: self._entry_info(name, entry), **found}
+        elif withdirs and name and self.isdir(path):
+            found = {name: self._entry_info(name, None), **found}
         return found if detail else list(found)
 
-    def _below(self, path: Any, maxdepth: Optional[int], withdirs: bool, detail: bool) -> dict[str, dict[str, Any]]:
-        """The entries below a directory, by name, down to a depth if given. Without `detail` only the names."""
+    def _below(
+        self, path: Any, maxdepth: Optional[int], withdirs: bool, detail: bool
+    ) -> tuple[dict[str, dict[str, Any]], set[str]]:
+        """The entries below a directory, by name, down to a depth if given; and the names that both a file and a
+        directory have. Without `detail` only the names."""
         place = self._place(path)
         if not place.keyspace:
             # The keyspaces are directories; what is below them is not searched.
             names = (one.name for one in self.client.keyspaces()) if withdirs and maxdepth == 1 else ()
-            return {name: self._entry_info(name, None) for name in sorted(names)}
+            return {name: self._entry_info(name, None) for name in sorted(names)}, set()
         blobs = self._keyspace(place.keyspace).blobs
         base = PREFIX if not place.path else name_of(place.path, directory=True)
         root = f"{place.keyspace}/{place.path}".rstrip("/")
@@ -202,10 +220,11 @@ class ZerohopFileSystem(MovingFileSystem):
                 # Skips entries that were removed meanwhile.
                 if found is not None:
                     entries[one] = self._entry_info(f"{root}/{one}", decode(found.attributes))
+        both = {f"{root}/{one}" for one in directories if one in entries}
         if withdirs:
             for one in directories:
                 entries.setdefault(one, self._entry_info(f"{root}/{one}", None))
-        return {entries[one]["name"]: entries[one] for one in sorted(entries)}
+        return {entries[one]["name"]: entries[one] for one in sorted(entries)}, both
 
     def created(self, path: Any) -> datetime:
         return datetime.fromtimestamp(self._file(path).made, timezone.utc)
@@ -332,10 +351,8 @@ class ZerohopFileSystem(MovingFileSystem):
         if mode == "rb":
             entry, pinned = self._opened(path)
             size = entry.size
-        elif mode == "xb" and self._entry(path) is not None:
-            raise FileExistsError(path)
         else:
-            self._may_be_file(path)
+            self._may_write(path, exclusive=mode == "xb")
         return ZerohopFile(
             self, self._strip_protocol(path), mode, block_size or BLOCK_BYTES, autocommit,
             cache_options=cache_options, size=size, entry=entry, pinned=pinned, **kwargs,
@@ -390,16 +407,36 @@ class ZerohopFileSystem(MovingFileSystem):
         if "\0" in place.path:
             raise ValueError("a path has no zero bytes")
 
+    def _may_write(self, path: Any, exclusive: bool = False) -> None:
+        """Raises an error if no file can become visible at this path: it is a directory, or below a file."""
+        self._may_be_file(path)
+        place = self._place(path)
+        [there] = check_places(self._keyspace, [FileWrite(place, Entry(0, 0.0), exclusive)])
+        if exclusive and (there or self._is_above(place)):
+            raise FileExistsError(path)
+        if not there and self._is_above(place):
+            raise over_directory(path)
+
     def pipe_file(self, path: Any, value: Any, mode: str = "overwrite", **kwargs: Any) -> None:
+        """Writes a file. Does not check that there are no files below it, as that would take several times as long; it
+        checks all else that `open` does."""
         self._may_be_file(path)
         place = self._place(path)
         keyspace = self._keyspace(place.keyspace)
         bytes_of = memoryview(value).cast("B") if memoryview(value).nbytes else memoryview(b"")
+        if self._intrans:
+            with self.open(path, "xb" if mode == "create" else "wb") as file:
+                file.write(bytes_of)
+            return
         entry = self._stored(keyspace, bytes_of)
         self._publish([FileWrite(place, entry, mode == "create")])
 
     def put_file(self, lpath: Any, rpath: Any, *given: Any, **kwargs: Any) -> None:
         if not cut_off_in_cache():
+            if not os.path.isdir(lpath):
+                # Before it makes the directory above.
+                self._may_be_file(rpath)
+                check_places(self._keyspace, [FileWrite(self._place(rpath), Entry(0, 0.0))])
             super().put_file(lpath, rpath, *given, **kwargs)
 
     def _stored(self, keyspace: zerohop.Keyspace, contents: memoryview) -> Entry:
@@ -440,15 +477,20 @@ class ZerohopFileSystem(MovingFileSystem):
         raise OSError(errno.EBUSY, "it is written again and again, each time before its parts could be gathered", path)
 
     def cp_file(self, path1: Any, path2: Any, **kwargs: Any) -> None:
-        entry = self._entry(path1)
+        source, target = self._place(path1), self._place(path2)
+        old, new = name_of(source.path), name_of(target.path)
+        found, *outer = self._keyspace(source.keyspace).blobs.stat_many((old, *above(old)))
+        entry = entry_of(found) if source.path else None
+        # A file and a directory of one name are copied as they are.
+        ends = [old[len(one) :] for one, is_file in zip(above(old), outer) if is_file is not None]
+        beside = frozenset(new[: -len(end)] for end in ends if new.endswith(end))
         if entry is None and self.isdir(path1):
-            self.makedirs(path2, exist_ok=True)
+            self._make_directory(path2, True, beside)
             return
         if entry is None:
             raise FileNotFoundError(path1)
-        self._may_be_file(path2)
-        place = self._place(path2)
-        self._publish([FileWrite(place, self._copied(self._place(path1), place, entry))])
+        self._check_place(target)
+        self._publish([FileWrite(target, self._copied(source, target, entry), beside=beside)])
 
     def _copied(self, source: Place, target: Place, entry: Entry) -> Entry:
         """A copy of the contents, in a blob of its own."""
@@ -468,17 +510,27 @@ class ZerohopFileSystem(MovingFileSystem):
         return Entry(entry.size, time.time(), None, blob)
 
     def mkdir(self, path: Any, create_parents: bool = True, **kwargs: Any) -> None:
-        place = self._place(path)
-        keyspace = self._keyspace(place.keyspace)
-        if not place.path or self.exists(path):
-            raise FileExistsError(path)
-        keyspace.blobs.create(name_of(place.path, directory=True), attributes=Entry(0, time.time()).encode())
+        self._make_directory(path, False)
 
     def makedirs(self, path: Any, exist_ok: bool = False) -> None:
+        self._make_directory(path, exist_ok)
+
+    def _make_directory(self, path: Any, exist_ok: bool, beside: frozenset[bytes] = frozenset()) -> None:
+        """`beside`: as in a `FileWrite`."""
+        place = self._place(path)
+        keyspace, name = self._keyspace(place.keyspace), name_of(place.path, directory=True)
+        if not place.path or self.exists(path):
+            if exist_ok and self.isdir(path):
+                return
+            raise FileExistsError(path)
+        for one, found in zip(above(name), keyspace.blobs.stat_many(above(name))):
+            if found is not None and one not in beside:
+                raise below_file(place.keyspace, one)
         try:
-            self.mkdir(path)
+            keyspace.blobs.create(name, attributes=Entry(0, time.time()).encode())
         except FileExistsError:
-            if not exist_ok or not self.isdir(path):
+            # Another client has made it meanwhile.
+            if not exist_ok:
                 raise
 
     def rmdir(self, path: Any) -> None:
@@ -487,7 +539,7 @@ class ZerohopFileSystem(MovingFileSystem):
             raise NotADirectoryError(path)
         if not self.isdir(path):
             raise FileNotFoundError(path)
-        if not place.path or self._below(path, 1, True, False):
+        if not place.path or self._below(path, 1, True, False)[0]:
             raise OSError(errno.ENOTEMPTY, "the directory is not empty", str(path))
         self._keyspace(place.keyspace).blobs.delete(name_of(place.path, directory=True))
 
