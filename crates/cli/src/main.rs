@@ -75,6 +75,10 @@ fn is_watched(command: &CliCommand) -> bool {
         | CliCommand::Region(_)
         | CliCommand::Object(_)
         | CliCommand::Recover(_)
+        | CliCommand::Restore(_)
+        | CliCommand::Verify(_)
+        | CliCommand::Doctor(_)
+        | CliCommand::Sim(_)
         | CliCommand::Token(_) => true,
         _ => false,
     }

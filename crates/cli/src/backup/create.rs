@@ -63,13 +63,17 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
 
 pub(crate) async fn run(arguments: BackupArguments) -> Result<CommandEnding, CommandError> {
     let BackupArguments { folder, keyspace, since, within, target, json } = arguments;
-    let client = target.connect().await?;
-    let targets = super::keyspaces(&client, &keyspace).await?;
+    let mut signals = StopSignals::new()?;
+    let opened = async {
+        let client = target.connect().await?;
+        let targets = super::keyspaces(&client, &keyspace).await?;
+        Ok((client, targets))
+    };
+    let (client, targets) = signals.interrupting(opened).await?;
     let mut shown = BackupProgress::new("backed up");
     let options = SnapshotOptions { age: within, ..SnapshotOptions::default() };
     let mut tell = |progress| shown.update(progress);
     let backup = zerohop_backup::create(&client, &targets, (&folder, since.as_deref()), options, &mut tell);
-    let mut signals = StopSignals::new()?;
     let totals = tokio::select! {
         totals = backup => match totals {
             Ok(totals) => Some(totals),

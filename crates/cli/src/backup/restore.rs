@@ -13,9 +13,8 @@ use zerohop_wire::plurals::counted;
 use super::progress::BackupProgress;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity::format_bytes;
-use crate::common::runtime::StopSignals;
 use crate::common::target::ClusterTarget;
-use crate::common::{admin, names};
+use crate::common::{admin, interrupt, names};
 use crate::output;
 
 #[derive(Args, Debug)]
@@ -62,22 +61,17 @@ struct RestoredKeyspace {
 }
 
 pub(crate) async fn run(arguments: RestoreArguments) -> Result<CommandEnding, CommandError> {
-    // The whole backup is verified before anything is written. Until then an interruption may end
-    // the process without a message.
+    // The whole backup is verified before anything is written.
     let chain = checked(&arguments)?;
-    let mut signals = StopSignals::new()?;
-    let name = names::path(&arguments.folder);
-    let again = if arguments.overwrite { " --overwrite" } else { "" };
-    let ended = tokio::select! {
-        ended = restore(&chain, arguments) => Some(ended),
-        () = signals.received() => None,
-    };
-    ended.unwrap_or_else(|| {
-        output::problem(&format!(
-            "zerohop: interrupted; keyspaces may be half restored: the same `zerohop restore {name}{again}` again makes them whole"
-        ));
-        Ok(CommandEnding::Interrupted)
-    })
+    restore(&chain, arguments).await
+}
+
+/// Notes that keyspaces are changed from now on.
+fn note_begun() {
+    let again = names::this_command();
+    interrupt::note_begun(format!(
+        "keyspaces may be half restored: the same `{again}` again makes them whole"
+    ));
 }
 
 fn checked(arguments: &RestoreArguments) -> Result<Chain, CommandError> {
@@ -108,7 +102,7 @@ struct RestoreKeyspace {
 
 async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEnding, CommandError> {
     let requested = wanted_keyspaces(chain.newest(), &arguments)?;
-    let RestoreArguments { folder, overwrite, target, json, .. } = &arguments;
+    let RestoreArguments { target, json, .. } = &arguments;
     let client = target.connect().await?;
     let opened = open_or_make(&client, requested, &arguments).await?;
     let mut shown = BackupProgress::new("restored");
@@ -116,16 +110,17 @@ async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEn
     let result = restore_all(chain, &opened, &mut all, &mut |progress| shown.update(progress)).await;
     drop(shown);
     result.map_err(|error| {
-        let again = if *overwrite { " --overwrite" } else { "" };
+        let again = names::this_command();
         let names: Vec<&str> = opened.iter().map(|one| &*one.name).collect();
         let done: Vec<&str> = all.iter().map(|one: &RestoredKeyspace| &*one.name).collect();
         CommandError::Partly(format!(
-            "{error}; restored so far: {}; what is in {} is not whole: the same `zerohop restore {}{again}` again makes it so",
+            "{error}; restored so far: {}; what is in {} is not whole: the same `{again}` again makes it so",
             if done.is_empty() { "no keyspace".to_owned() } else { done.join(", ") },
-            names.join(", "),
-            names::path(folder)
+            names.join(", ")
         ))
     })?;
+    interrupt::note_sent(output::COMMAND);
+    output::note_done(output::COMMAND);
     if *json {
         output::json(&RestoreOutput { at_ms: chain.newest().at_ms, keyspaces: all })?;
     } else {
@@ -149,6 +144,7 @@ async fn restore_all(
     all: &mut Vec<RestoredKeyspace>,
     tell: &mut dyn FnMut(Progress),
 ) -> Result<(), CommandError> {
+    note_begun();
     for one in opened {
         zerohop_backup::begin(&one.into).await?;
     }
@@ -241,6 +237,9 @@ async fn open_or_make(
         missing.push((place, settings));
     }
     let mut made = Vec::new();
+    if !missing.is_empty() {
+        note_begun();
+    }
     for (place, settings) in missing {
         let name = settings.name.clone();
         let into = match admin::create(client, settings).await {

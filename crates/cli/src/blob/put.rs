@@ -72,11 +72,11 @@ pub(super) async fn run(arguments: PutArguments) -> Result<CommandEnding, Comman
         true => ByteSource::standard_input(),
         false => ByteSource::file(&file)?,
     };
-    let keyspace = place.open().await?;
+    let mut signals = StopSignals::new()?;
+    let keyspace = signals.interrupting(place.open()).await?;
     let blob = keyspace.blob(name.clone());
     let chunk_bits = chunk.map(|chunk| chunk.trailing_zeros() as u8);
     let mut put = blob.put(PutOptions { attributes: attributes.into(), chunk_bits, replaces: replace });
-    let mut signals = StopSignals::new()?;
     let ended = tokio::select! {
         ended = send(&mut put, source) => Some(ended),
         () = signals.received() => None,

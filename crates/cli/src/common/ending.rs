@@ -14,6 +14,7 @@ use zerohop_wire::ids::KeyspaceId;
 use super::demo_error::DemoError;
 use super::names;
 
+use crate::output;
 /// The exit codes, for the help of every command.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
@@ -83,6 +84,8 @@ pub(crate) enum CommandError {
     /// It has begun, and continues although the command no longer waits for it.
     UnderWay(String),
     /// Some of it is done, and some is not.
+    /// A signal has ended it half-way; what is left, and how to complete it.
+    InterruptedPartly(String),
     Partly(String),
     /// The answer is of a kind that this program does not know.
     Unexpected,
@@ -106,6 +109,12 @@ impl CommandError {
     /// The error for the refusal of a control request with this code.
     pub(crate) fn refused(code: &str, reason: String) -> Self {
         let word = match code {
+    /// The error of a command that a signal has ended before it changed anything.
+    pub(crate) fn interrupted() -> Self {
+        let rest = output::has_result().then(|| "the output may not be complete".to_owned());
+        Self::Interrupted { sent: None, is_done: false, rest }
+    }
+
             REFUSED_UNKNOWN => NO_KEYSPACE,
             REFUSED_FORBIDDEN => FORBIDDEN,
             REFUSED_EXISTS => EXISTS,
@@ -120,7 +129,7 @@ impl CommandError {
     pub(crate) fn is_unknown(&self) -> bool {
         match self {
             Self::Client(error) | Self::Blob(error) => error.is_unknown(),
-            Self::UnderWay(_) | Self::Partly(_) | Self::InDoubt(_) => true,
+            Self::UnderWay(_) | Self::Partly(_) | Self::InDoubt(_) | Self::InterruptedPartly(_) => true,
             Self::Interrupted { sent, is_done, .. } => sent.is_some() && !is_done,
             Self::Logged(error) | Self::Unserved { error, .. } => error.is_unknown(),
             _ => false,
@@ -133,7 +142,7 @@ impl CommandError {
             Self::Usage(_) => ExitCode::from(CODE_USAGE),
             Self::Logged(error) => error.code(),
             Self::Unprinted { .. } => ExitCode::from(CODE_UNKNOWN),
-            Self::Interrupted { .. } => ExitCode::from(CODE_INTERRUPTED),
+            Self::Interrupted { .. } | Self::InterruptedPartly(_) => ExitCode::from(CODE_INTERRUPTED),
             error if error.is_unknown() => ExitCode::from(CODE_UNKNOWN),
             _ => ExitCode::from(CODE_FAILED),
         }
@@ -303,3 +312,4 @@ mod tests {
         assert_eq!(CommandError::Unexpected.naming(name).to_string(), CommandError::Unexpected.to_string());
     }
 }
+            Self::InterruptedPartly(left) => write!(f, "interrupted; {left}"),

@@ -63,7 +63,7 @@ pub(crate) fn reason(error: &CommandError) -> &'static str {
         CommandError::RefusedAs { word, .. } => word,
         CommandError::InDoubt(_) => "unknown",
         CommandError::Unprinted { .. } => "unprinted",
-        CommandError::Interrupted { .. } => "interrupted",
+        CommandError::Interrupted { .. } | CommandError::InterruptedPartly(_) => "interrupted",
         CommandError::UnderWay(_) => "under_way",
         CommandError::Partly(_) => "partly_done",
         CommandError::Unexpected => "unexpected",

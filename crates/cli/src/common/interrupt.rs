@@ -26,6 +26,14 @@ pub(crate) fn note_sent(what: &'static str) {
     let _ = SENT.set(what);
 }
 
+/// What is left of a change that has begun and that a repetition completes.
+static BEGUN: OnceLock<String> = OnceLock::new();
+
+/// Notes that the command now begins a change of many steps: from now on, this is what an interruption says of it.
+pub(crate) fn note_begun(left: String) {
+    let _ = BEGUN.set(left);
+}
+
 /// The file that the command copies to.
 #[derive(Debug)]
 pub(crate) enum CopiedFile {
@@ -124,11 +132,14 @@ async fn received(stream: &mut Option<tokio::signal::unix::Signal>) -> Option<()
 fn end(is_json: bool) -> ! {
     let copied = copied();
     let rest = rest_of_copy(&copied);
-    let error = CommandError::Interrupted { sent: SENT.get().copied(), is_done: output::is_done(), rest };
+    let error = match BEGUN.get() {
+        Some(left) if !output::is_done() => CommandError::InterruptedPartly(left.clone()),
+        _ => CommandError::Interrupted { sent: SENT.get().copied(), is_done: output::is_done(), rest },
+    };
     if is_json {
         failure::print(FailedObject::default(), failure::reason(&error), &error);
     }
-    output::problem(&format!("zerohop: {error}"));
+    output::last_problem(&format!("zerohop: {error}"));
     std::process::exit(CODE_INTERRUPTED.into())
 }
 

@@ -3,6 +3,7 @@
 //! [`zerohop_wire::escaped`] has the escapes.
 
 use std::borrow::Cow;
+use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -55,13 +56,24 @@ pub(crate) fn path(path: &Path) -> String {
     shown_path(path).into_owned()
 }
 
-/// The path of a file or folder inside a command that a user copies: in quotes where the shell needs them.
+/// The path of a file or folder, or another argument, inside a command that a user copies: in quotes where the shell needs them.
 pub(crate) fn in_shell(path: &Path) -> String {
     let text = self::path(path);
-    match text.chars().all(|one| one.is_ascii_alphanumeric() || "/._-+:@%".contains(one)) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', "'\\''")),
+    match text.chars().all(|one| one.is_ascii_alphanumeric() || "/._-+:@%=,".contains(one)) {
+        true if !text.is_empty() => text,
+        _ => format!("'{}'", text.replace('\'', "'\\''")),
     }
+}
+
+/// The command line of this process, as a user repeats it.
+pub(crate) fn this_command() -> String {
+    command_in_shell(std::env::args_os().skip(1))
+}
+
+fn command_in_shell(arguments: impl IntoIterator<Item = OsString>) -> String {
+    arguments.into_iter().fold("zerohop".to_owned(), |command, argument| {
+        format!("{command} {}", in_shell(Path::new(&argument)))
+    })
 }
 
 /// Escapes what clap's error repeats of the arguments. The names of arguments are plain.
@@ -152,6 +164,13 @@ mod tests {
             assert_eq!(of(Style::Line), in_pipe, "{name:?}");
             assert_eq!(of(Style::Raw), name);
         }
+    }
+
+    #[test]
+    fn command_is_repeated_with_all_its_arguments() {
+        let arguments = ["restore", "a b", "--as", "it's", "", "--replicas=2"].map(OsString::from);
+        let command = command_in_shell(arguments);
+        assert_eq!(command, "zerohop restore 'a b' --as 'it'\\''s' '' --replicas=2");
     }
 
     #[test]

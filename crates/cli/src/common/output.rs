@@ -10,8 +10,8 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write, stderr, stdout};
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde::Serialize;
 
@@ -122,9 +122,22 @@ pub(crate) fn is_terminal() -> bool {
     stdout().is_terminal()
 }
 
-/// Prints something the user must know beside the result. A failure to print it is ignored.
+/// Prints something the user must know beside the result, in place of the status line if there is one. A failure to print it is
+/// ignored.
 pub(crate) fn problem(text: &str) {
-    drop(write_at_once(&mut stderr(), "", text, "\n"));
+    print_problem(&mut status_line(), text);
+}
+
+/// The same; no status line is drawn after it.
+pub(crate) fn last_problem(text: &str) {
+    let mut is_shown = status_line();
+    print_problem(&mut is_shown, text);
+    std::mem::forget(is_shown);
+}
+
+fn print_problem(is_shown: &mut bool, text: &str) {
+    let before = if std::mem::take(is_shown) { ERASE_LINE } else { "" };
+    drop(write_at_once(&mut stderr(), before, text, "\n"));
 }
 
 /// Prints a question to the user, and leaves the cursor behind it.
@@ -146,17 +159,25 @@ fn failed(error: &io::Error) -> CommandError {
     }
 }
 
+/// Whether the terminal has a status line. Who holds it may write to standard error.
+static STATUS_LINE: Mutex<bool> = Mutex::new(false);
+
+fn status_line() -> MutexGuard<'static, bool> {
+    STATUS_LINE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Begins the line of the terminal again.
+const ERASE_LINE: &str = "\r\x1b[K";
+
 /// A line that is redrawn while work goes on; only on a terminal.
 #[derive(Debug)]
 pub(crate) struct StatusLine {
     is_terminal: bool,
-    /// Whether the line has text.
-    is_shown: AtomicBool,
 }
 
 impl StatusLine {
     pub(crate) fn new() -> Self {
-        StatusLine { is_terminal: stderr().is_terminal(), is_shown: AtomicBool::new(false) }
+        StatusLine { is_terminal: stderr().is_terminal() }
     }
 
     /// Whether a user sees the line.
@@ -166,8 +187,9 @@ impl StatusLine {
 
     pub(crate) fn show(&self, text: &str) {
         if self.is_terminal {
-            self.is_shown.store(true, Ordering::Relaxed);
-            drop(write_at_once(&mut stderr(), "\r\x1b[K", text, ""));
+            let mut is_shown = status_line();
+            *is_shown = true;
+            drop(write_at_once(&mut stderr(), ERASE_LINE, text, ""));
         }
     }
 }
@@ -175,8 +197,8 @@ impl StatusLine {
 impl Drop for StatusLine {
     fn drop(&mut self) {
         // If nothing was drawn, the line may have a result, which must stay.
-        if self.is_shown.load(Ordering::Relaxed) {
-            self.show("");
+        if std::mem::take(&mut *status_line()) {
+            drop(write_at_once(&mut stderr(), ERASE_LINE, "", ""));
         }
     }
 }

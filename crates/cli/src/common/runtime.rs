@@ -100,6 +100,22 @@ impl StopSignals {
         self.received().await;
     }
 
+    /// The result of work that changes nothing, unless a stop signal comes before it.
+    pub(crate) async fn interrupting<T>(
+        &mut self,
+        work: impl Future<Output = Result<T, CommandError>>,
+    ) -> Result<T, CommandError> {
+        tokio::select! {
+            done = work => done,
+            () = self.received() => Err(CommandError::interrupted()),
+        }
+    }
+
+    /// Whether the end of standard input, or a key, still counts as a stop signal.
+    pub(crate) fn awaits_input(&self) -> bool {
+        self.input.is_some()
+    }
+
     /// Returns once a stop signal has come.
     pub(crate) async fn received(&mut self) {
         tokio::select! {

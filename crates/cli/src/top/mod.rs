@@ -81,13 +81,29 @@ struct MetricsAccess {
 
 /// Runs until it is stopped, or once.
 pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, CommandError> {
+    let mut signals = StopSignals::new()?;
+    let is_screen = output::is_terminal() && !arguments.once && !arguments.json;
+    // Dropped last, which restores the terminal mode.
+    let keys = is_screen.then(KeyPresses::new).flatten().inspect(|_| signals.end_with_key(b'q'));
+    tokio::select! {
+        ended = print_tables(&arguments, is_screen, keys.is_some()) => return ended,
+        () = signals.received() => {}
+    }
+    let is_by_key = keys.is_some() && !signals.awaits_input();
+    // A signal is the usual end of tables that go on.
+    let has_table = !arguments.once && output::has_result();
+    if is_by_key || has_table { Ok(CommandEnding::Done) } else { Err(CommandError::interrupted()) }
+}
+
+/// Prints a table after each interval, or once.
+async fn print_tables(
+    arguments: &TopArguments,
+    is_screen: bool,
+    has_keys: bool,
+) -> Result<CommandEnding, CommandError> {
     let TopArguments { target, interval, once, json } = arguments;
     let metrics = MetricsAccess { bearer: target.bearer()?, tls: target.tls()? };
     let client = target.connect().await?;
-    let mut signals = StopSignals::new()?;
-    let is_screen = output::is_terminal() && !once && !json;
-    // Dropped last, which restores the terminal mode.
-    let keys = is_screen.then(KeyPresses::new).flatten().inspect(|_| signals.end_with_key(b'q'));
     let mut begin = Instant::now();
     let mut before = query_all(&admin::status(&client).await?.nodes, &metrics).await;
     // If one manager refuses these credentials, all of them do.
@@ -100,23 +116,20 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
         ));
     }
     loop {
-        tokio::select! {
-            () = sleep_until(begin + interval) => {}
-            () = signals.received() => return Ok(CommandEnding::Done),
-        }
+        sleep_until(begin + *interval).await;
         let now = Instant::now();
         let status = admin::status(&client).await?;
         let samples = query_all(&status.nodes, &metrics).await;
         let shown = TopOutput::of(status, &before, &samples, (now - begin).as_secs_f64());
-        if json {
+        if *json {
             output::json(&shown)?;
         } else {
             // A terminal is cleared for each table; other outputs get the tables in sequence.
             let (clear, hint) =
-                (if is_screen { "\x1b[H\x1b[2J" } else { "" }, if keys.is_some() { "; q ends" } else { "" });
+                (if is_screen { "\x1b[H\x1b[2J" } else { "" }, if has_keys { "; q ends" } else { "" });
             output::raw(&[clear.as_bytes(), names::screened(&table::table(&shown, hint)).as_bytes(), b"\n"])?;
         }
-        if once {
+        if *once {
             return Ok(CommandEnding::Done);
         }
         (before, begin) = (samples, now);

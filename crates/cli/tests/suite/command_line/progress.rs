@@ -1,7 +1,6 @@
 //! The progress of `zerohop backup`, `restore` and `verify` after the first second, and of
 //! `doctor`: shown on a terminal, and nowhere else.
 
-use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -159,28 +158,35 @@ fn interruption_is_reported_on_its_own_line() {
     write_records(&cluster);
     cluster.ok(&["backup", &whole]);
     let removed = "zerohop: interrupted; what was written of the backup is removed".to_owned();
+    let restore = ["restore", "--timeout", "9m", "--as", "copy", "-k", "default", &whole, "--overwrite"];
     let again = format!(
-        "zerohop: interrupted; keyspaces may be half restored: the same `zerohop restore {whole} --overwrite` again makes them whole"
+        "zerohop: interrupted; keyspaces may be half restored: the same `zerohop restore --timeout 9m --as copy -k default {whole} \
+         --overwrite` again makes them whole"
     );
-    let restore = ["restore", whole.as_str(), "--overwrite"];
     for (arguments, tells, printed) in
         [(&["backup", &half][..], "backed up ", removed), (&restore, "restored ", again)]
     {
         let mut slow = TerminalProgram::start(&cluster, arguments);
         slow.slow_until(&[tells]);
-        slow.signal(Signal::INT);
+        // Unlike SIGINT, it is not ignored in background jobs.
+        slow.signal(Signal::TERM);
         let (screen, _, output) = slow.end();
         assert_eq!(code(&output), 130, "{screen:?} {output:?}");
         assert!(screen.ends_with(&format!("{AGAIN}{printed}\r\n")), "{screen:?}");
     }
     assert!(!Path::new(&half).exists(), "something is left of it");
-    // Before anything is written, an interruption ends the program at once, without a message. The
-    // test uses a signal that is not ignored in background jobs.
-    let mut slow = TerminalProgram::start(&cluster, &restore);
-    slow.slow_until(&["checked files "]);
-    slow.signal(Signal::TERM);
-    let (screen, _, output) = slow.end();
-    assert_eq!(output.status.signal(), Some(Signal::TERM.as_raw()), "{screen:?} {output:?}");
+    // A check has changed nothing.
+    for (arguments, tells) in
+        [(&restore[..], "checked files "), (&["verify", &whole], "checked files "), (&["verify"], "read ")]
+    {
+        let mut slow = TerminalProgram::start(&cluster, arguments);
+        slow.slow_until(&[tells]);
+        slow.signal(Signal::TERM);
+        let (screen, _, output) = slow.end();
+        assert_eq!(output.status.code(), Some(130), "{arguments:?}: {screen:?} {output:?}");
+        let printed = format!("{AGAIN}zerohop: interrupted; nothing was changed\r\n");
+        assert!(screen.ends_with(&printed), "{arguments:?}: {screen:?}");
+    }
 }
 
 #[test]

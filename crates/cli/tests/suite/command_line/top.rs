@@ -5,11 +5,12 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use rustix::process::{Signal, kill_process};
+use rustix::termios::tcgetattr;
 use serde_json::Value;
 
 use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, stderr, zerohop};
-use crate::support::terminal::TerminalProgram;
+use crate::support::terminal::{PseudoTerminal, TerminalProgram};
 use crate::support::{GIVE_UP_AFTER, wait_for};
 
 #[test]
@@ -57,6 +58,49 @@ fn q_key_ends_top_on_a_terminal() {
     let (screen, _, output) = top.end();
     assert_eq!(code(&output), 0, "{screen:?}");
     assert!(!screen.contains("xq"), "keys are not shown: {screen:?}");
+}
+
+#[test]
+fn interrupted_top_restores_the_terminal_and_says_that_nothing_was_changed() {
+    let cluster = ServingProgram::in_memory();
+    for (arguments, printed) in [
+        (&["top", "--interval", "1d", "--once"][..], ""),
+        (&["top", "--interval", "1d"], ""),
+        (&["top", "--interval", "100ms"], "q ends"),
+    ] {
+        let terminal = PseudoTerminal::open();
+        let modes = || tcgetattr(&terminal.terminal).unwrap().local_modes;
+        let before = modes();
+        let stream = || terminal.terminal.try_clone().unwrap();
+        let mut command = zerohop(arguments);
+        command.env("ZEROHOP_ENDPOINT", cluster.endpoint()).stdin(stream()).stdout(stream());
+        let top = RunningProcess::start(command.stderr(Stdio::piped()));
+        if printed.is_empty() {
+            let path = format!("/proc/{}/status", top.id());
+            let handles = |status: &String| {
+                let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+                u64::from_str_radix(mask, 16).unwrap() >> (Signal::TERM.as_raw() - 1) & 1 == 1
+            };
+            wait_for("it handles SIGTERM", || std::fs::read_to_string(&path).unwrap(), handles);
+        } else {
+            let mut screen = BufReader::new(terminal.controller.try_clone().unwrap());
+            let mut line = String::new();
+            while !line.contains(printed) {
+                line.clear();
+                assert_ne!(screen.read_line(&mut line).unwrap(), 0);
+            }
+            assert_ne!(modes(), before, "keys are not echoed");
+        }
+        kill_process(top.pid(), Signal::TERM).unwrap();
+        let output = top.output();
+        assert_eq!(modes(), before, "{arguments:?}");
+        // A signal is the usual end of a table that is redrawn.
+        let expected = match printed.is_empty() {
+            true => (130, "zerohop: interrupted; nothing was changed\n"),
+            false => (0, ""),
+        };
+        assert_eq!((code(&output), stderr(&output).as_str()), expected, "{arguments:?}");
+    }
 }
 
 #[test]
