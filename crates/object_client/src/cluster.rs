@@ -67,7 +67,8 @@ fn failed(error: StoreError) -> ObjectError {
     match error {
         StoreError::Corrupt(key) => ObjectError::Corrupt(key),
         StoreError::NoRoom => ObjectError::NoRoom,
-        StoreError::Refused(why) | StoreError::Unavailable(why) => ObjectError::Unavailable(why),
+        StoreError::Refused(why) => ObjectError::Refused(why),
+        StoreError::Unavailable(why) => ObjectError::Unavailable(why),
     }
 }
 

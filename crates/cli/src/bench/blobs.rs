@@ -47,7 +47,7 @@ pub(crate) struct BlobBenchArguments {
     ops: u64,
     /// The keyspace.
     #[arg(short, long, value_name = "NAME", default_value = "default")]
-    keyspace: String,
+    pub(super) keyspace: String,
     #[command(flatten)]
     target: ClusterTarget,
     /// Prints JSON.

@@ -24,6 +24,7 @@ use clap::{Args, Subcommand};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use zerohop_client::{Coalescing, Collect};
 use zerohop_system::clock::{HybridClock, Stopwatch};
+use zerohop_wire::ids::KeyspaceId;
 
 use self::kv_phase::KvPhase;
 use self::limits::{
@@ -94,6 +95,16 @@ pub(crate) struct KvBenchArguments {
 
 pub(crate) fn run(command: BenchCommand) -> Result<CommandEnding, CommandError> {
     allow_many_connections();
+    let keyspace = match &command {
+        BenchCommand::Kv(arguments) => arguments.keyspace.clone(),
+        BenchCommand::Txn(arguments) => arguments.keyspace.clone(),
+        BenchCommand::Blob(arguments) => arguments.keyspace.clone(),
+    };
+    let name = |id| (id != KeyspaceId::NONE).then_some(&*keyspace);
+    done(command).map_err(|error| error.naming(name))
+}
+
+fn done(command: BenchCommand) -> Result<CommandEnding, CommandError> {
     let arguments = match command {
         BenchCommand::Kv(arguments) => arguments,
         BenchCommand::Txn(arguments) => return runtime()?.block_on(transfers::run(arguments)),

@@ -43,7 +43,7 @@ pub(crate) struct TxnBenchArguments {
     zipf: f64,
     /// The keyspace.
     #[arg(short, long, value_name = "NAME", default_value = "default")]
-    keyspace: String,
+    pub(super) keyspace: String,
     #[command(flatten)]
     target: ClusterTarget,
     /// Prints JSON.

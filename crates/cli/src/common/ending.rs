@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use zerohop_client::Failure;
+use zerohop_wire::Permission;
 use zerohop_wire::admin::{
     REFUSED_EXISTS, REFUSED_FORBIDDEN, REFUSED_FORGOTTEN, REFUSED_UNDECIDED, REFUSED_UNFOLLOWED,
     REFUSED_UNKNOWN,
@@ -161,8 +162,34 @@ impl CommandError {
 
     /// Names the keyspace in the error if a token lacks a permission there and the name is known.
     pub(crate) fn naming<'n>(self, name: impl FnOnce(KeyspaceId) -> Option<&'n str>) -> Self {
-        let Self::Client(error) = &self else { return self };
-        lacking(error, name).map_or(self, |reason| Self::RefusedAs { word: FORBIDDEN, reason })
+    /// The error of a layer whose store has refused with this text: nothing was changed.
+    pub(crate) fn refused_by_store(reason: String) -> Self {
+        match missing_permission(&reason) {
+            Some(_) => Self::RefusedAs { word: FORBIDDEN, reason },
+            None => Self::Refused(reason),
+        }
+    }
+
+        let named = match &self {
+            Self::Client(error) => lacking(error, name),
+            Self::RefusedAs { word: FORBIDDEN, reason } => missing_permission(reason)
+                .and_then(|(before, failure)| with_keyspace_name(before, &failure, name)),
+            _ => None,
+        };
+        named.map_or(self, |reason| Self::RefusedAs { word: FORBIDDEN, reason })
+    }
+
+    /// The keyspace in which a token lacks a permission, if that is the error.
+    pub(crate) fn forbidden_in(&self) -> Option<KeyspaceId> {
+        let of = |failure: &Failure<'_>| match failure {
+            Failure::Forbidden { keyspace, .. } if *keyspace != KeyspaceId::NONE => Some(*keyspace),
+            _ => None,
+        };
+        match self {
+            Self::Client(error) => of(error.failure()?),
+            Self::RefusedAs { word: FORBIDDEN, reason } => of(&missing_permission(reason)?.1),
+            _ => None,
+        }
     }
 }
 
@@ -180,14 +207,35 @@ pub(crate) fn lacking<'n>(
     error: &zerohop_client::Error,
     name: impl FnOnce(KeyspaceId) -> Option<&'n str>,
 ) -> Option<String> {
-    let failure @ Failure::Forbidden { keyspace, .. } = error.failure()? else { return None };
-    let (whole, failure_text) = (error.to_string(), failure.to_string());
+    let failure @ Failure::Forbidden { .. } = error.failure()? else { return None };
+    let whole = error.to_string();
     // The text before it is the key, which may contain the same words.
-    let key = whole.strip_suffix(&failure_text).unwrap_or_default();
+    let key = whole.strip_suffix(&failure.to_string()).unwrap_or_default();
+    with_keyspace_name(key, failure, name)
+}
+
+/// The failure at the end of an error text, and the text before it, if a token lacks a permission.
+fn missing_permission(text: &str) -> Option<(&str, Failure<'static>)> {
+    let id = text.rsplit_once(" in keyspace ").and_then(|(_, rest)| rest.split_once(';'));
+    let keyspace = id.and_then(|(id, _)| id.parse().ok()).map_or(KeyspaceId::NONE, KeyspaceId);
+    let permissions = [Permission::Read, Permission::Write, Permission::Admin];
+    permissions.into_iter().find_map(|permission| {
+        let failure = Failure::Forbidden { permission, keyspace };
+        text.strip_suffix(&failure.to_string()).map(|before| (before, failure))
+    })
+}
+
+/// A text and the failure behind it, with the keyspace's name.
+fn with_keyspace_name<'n>(
+    before: &str,
+    failure: &Failure<'_>,
+    name: impl FnOnce(KeyspaceId) -> Option<&'n str>,
+) -> Option<String> {
+    let Failure::Forbidden { keyspace, .. } = failure else { return None };
     let name = name(*keyspace)?;
     Some(format!(
-        "{key}{}",
-        failure_text.replace(
+        "{before}{}",
+        failure.to_string().replace(
             &format!("keyspace {keyspace};"),
             &format!("keyspace {};", names::quoted(name.as_bytes()))
         )
@@ -279,7 +327,6 @@ impl fmt::Display for CommandError {
 #[cfg(test)]
 mod tests {
     use zerohop_client::Reason;
-    use zerohop_wire::Permission;
 
     use super::*;
 
@@ -313,3 +360,21 @@ mod tests {
     }
 }
             Self::InterruptedPartly(left) => write!(f, "interrupted; {left}"),
+
+    #[test]
+    fn missing_permission_is_found_in_the_text_of_a_layer() {
+        let text = |keyspace| {
+            let failure = Failure::Forbidden { permission: Permission::Write, keyspace };
+            format!("key \"in keyspace 9;\": {failure}")
+        };
+        let error = CommandError::refused_by_store(text(KeyspaceId(7)));
+        assert_eq!(error.forbidden_in(), Some(KeyspaceId(7)));
+        assert_eq!(crate::common::failure::reason(&error), FORBIDDEN);
+        let message = error.naming(|id| (id == KeyspaceId(7)).then_some("papers")).to_string();
+        assert!(message.starts_with("key \"in keyspace 9;\": the token does not"), "{message}");
+        assert!(message.contains("needs `write` in keyspace \"papers\"; ask"), "{message}");
+        let of_all = CommandError::refused_by_store(text(KeyspaceId::NONE));
+        assert_eq!((of_all.forbidden_in(), crate::common::failure::reason(&of_all)), (None, FORBIDDEN));
+        let other = CommandError::refused_by_store("the keyspace is gone".to_owned());
+        assert!(matches!(other, CommandError::Refused(_)), "{other:?}");
+    }

@@ -22,13 +22,27 @@ pub(crate) async fn reported(
     ending: Result<CommandEnding, CommandError>,
 ) -> Result<CommandEnding, CommandError> {
     let error = match ending {
-        Err(error) => explained(target, error).await,
+        Err(error) => named(target, explained(target, error).await).await,
         ending => return ending,
     };
     if is_json {
         failure::print(FailedObject::default(), failure::reason(&error), &error);
     }
     Err(error)
+}
+
+/// The error with the name of the keyspace in which a token lacks a permission.
+async fn named(target: &ClusterTarget, error: CommandError) -> CommandError {
+    let Some(keyspace) = error.forbidden_in() else { return error };
+    let keyspaces = timeout(STATUS_MAX, status(target)).await.ok().flatten().unwrap_or_default().keyspaces;
+    let found = keyspaces.iter().find(|one| one.id == keyspace.0);
+    error.naming(|_| found.map(|one| one.name.as_str()))
+}
+
+/// What a manager says about the cluster.
+async fn status(target: &ClusterTarget) -> Option<Status> {
+    let client = target.connect().await.ok()?;
+    admin::status(&client).await.ok()
 }
 
 /// The error with what a manager says about the cluster, if the cluster is why the operation was not done.
@@ -55,11 +69,7 @@ pub(crate) async fn unserved_reason(target: &ClusterTarget, error: &Error) -> Op
     if !is_unserved(error) {
         return None;
     }
-    let status = async {
-        let client = target.connect().await.ok()?;
-        admin::status(&client).await.ok()
-    };
-    reason_in(&timeout(STATUS_MAX, status).await.ok()??)
+    reason_in(&timeout(STATUS_MAX, status(target)).await.ok()??)
 }
 
 /// Whether the error may result from the state of the cluster.

@@ -116,6 +116,7 @@ pub(super) fn failed(kind: LogUse, error: &LogError) -> CommandError {
             reason: format!("the batch is refused, and nothing of it is appended: {fault}"),
         },
         LogError::Corrupt(_) => CommandError::RefusedAs { word: "corrupt", reason: error.to_string() },
+        LogError::Refused(why) => CommandError::refused_by_store(why.clone()),
         other => CommandError::Refused(other.to_string()),
     }
 }

@@ -62,6 +62,7 @@ pub(super) fn failed(kind: CommandKind, error: &ObjectError) -> CommandError {
             reason: "the disk or memory of a node is full: `zerohop doctor` shows which".to_owned(),
         },
         ObjectError::Corrupt(_) => CommandError::RefusedAs { word: "corrupt", reason: error.to_string() },
+        ObjectError::Refused(why) => CommandError::refused_by_store(why.clone()),
         other => CommandError::Refused(other.to_string()),
     }
 }

@@ -37,7 +37,9 @@ pub enum ObjectError {
     Corrupt(Vec<u8>),
     /// The store has no room, and nothing was written.
     NoRoom,
-    /// The store did not answer, or refused. The write may have happened.
+    /// The store refused, and nothing was written.
+    Refused(String),
+    /// The store did not answer. The write may have happened.
     Unavailable(String),
 }
 
@@ -63,6 +65,7 @@ impl std::fmt::Display for ObjectError {
                 return write!(formatter, "the record of {:?} is corrupt", String::from_utf8_lossy(key));
             }
             Self::NoRoom => "the store has no room",
+            Self::Refused(why) => return formatter.write_str(why),
             Self::Unavailable(why) => return write!(formatter, "the store is unavailable: {why}"),
         };
         formatter.write_str(text)

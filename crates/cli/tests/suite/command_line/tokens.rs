@@ -77,6 +77,33 @@ impl TokenBench {
     }
 }
 
+/// The exit code, the word and the sentence are the same for records, objects, logs and benchmarks.
+#[test]
+fn missing_permission_is_forbidden_and_names_the_keyspace() {
+    let bench = TokenBench::new(&["--nodes", "1"]);
+    for arguments in [&["object", "mb", "papers"][..], &["log", "create", "events"]] {
+        bench.admin(arguments);
+    }
+    let reader = bench.token("reader", &["--all", "read"]);
+    for (arguments, keyspace) in [
+        (&["object", "mb", "more"][..], "objects"),
+        (&["object", "put", "papers/a", "/dev/null"], "objects"),
+        (&["object", "rb", "papers"], "objects"),
+        (&["log", "append", "events", "a"], "events"),
+        (&["bench", "kv", "--ops", "1", "--clients", "1"], "default"),
+        (&["bench", "txn", "--ops", "1", "--clients", "1"], "default"),
+        (&["bench", "blob", "--ops", "1", "--clients", "1", "--blobs", "1", "--bytes", "4KiB"], "default"),
+    ] {
+        let refused = bench.with(&reader, &[arguments, &["--json"]].concat());
+        assert_eq!(code(&refused), 3, "{arguments:?}: {refused:?}");
+        let words = format!("`write` in keyspace \"{keyspace}");
+        assert!(stderr(&refused).contains(&words), "{arguments:?}: {refused:?}");
+        let printed: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
+        assert_eq!((&printed["done"], &printed["reason"]), (&false.into(), &"forbidden".into()), "{printed}");
+    }
+    assert_eq!(bench.admin(&["object", "ls"]).lines().count(), 1, "a bucket is made or removed");
+}
+
 #[test]
 fn token_permits_only_its_permissions_in_each_keyspace() {
     let bench = TokenBench::new(&["--nodes", "3"]);

@@ -23,10 +23,10 @@ pub(super) fn of(error: ObjectError) -> S3Error {
         ObjectError::Busy => S3ErrorCode::SlowDown,
         ObjectError::Corrupt(_) => S3ErrorCode::InternalError,
         ObjectError::NoRoom => custom("InsufficientStorage"),
-        ObjectError::Unavailable(_) => S3ErrorCode::ServiceUnavailable,
+        ObjectError::Refused(_) | ObjectError::Unavailable(_) => S3ErrorCode::ServiceUnavailable,
     };
     // What is wrong inside is for the log of the node, not for clients.
-    if let ObjectError::Corrupt(_) | ObjectError::Unavailable(_) = error {
+    if let ObjectError::Corrupt(_) | ObjectError::Refused(_) | ObjectError::Unavailable(_) = error {
         tracing::error!(%error, "an operation of S3 fails");
         return S3Error::with_message(code, "The operation failed; repeat it.");
     }
