@@ -96,6 +96,29 @@ fn blobs_are_removed_from_a_full_disk_and_transactions_refused_in_words() {
     assert_eq!(cluster.ok(&["blob", "ls"]), "");
 }
 
+/// The keyspace of a log is made by a manager, and its record by a partition, which has no room.
+#[test]
+fn log_that_has_no_room_is_completed_by_the_same_command() {
+    let folder = crate::support::folder();
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), "220m") else {
+        return crate::support::not_run("only root may mount a disk of 220 MiB");
+    };
+    let data = folder.path().join("disk/data");
+    let cluster = ServingProgram::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
+    disk.leave(60 * MIB);
+    fill_disk(&cluster);
+    let create = ["log", "create", "ev"];
+    let refused = cluster.run(&create);
+    assert_eq!(code(&refused), 4, "{refused:?}");
+    assert!(stderr(&refused).contains("the same `zerohop log create` completes it"), "{refused:?}");
+    assert!(cluster.ok(&["keyspace", "list"]).lines().any(|line| line.starts_with("ev")));
+    // This command has made no keyspace, and changed nothing.
+    assert_eq!(code(&cluster.run(&create)), 3);
+    disk.free();
+    wait_for("there is room", || cluster.run(&create), |created| code(created) == 0);
+    cluster.ok(&["log", "append", "ev", "a"]);
+}
+
 /// The last flush uses space that is allocated ahead. The clean-shutdown file (24 bytes in a file
 /// of its own) may find no space, and the next start works without it.
 #[test]
