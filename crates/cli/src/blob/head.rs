@@ -54,6 +54,9 @@ struct Info<'a> {
     version: String,
     #[serde(flatten)]
     attributes: Attributes<'a>,
+    /// Why the answer is negative.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
 }
 
 #[derive(Serialize)]
@@ -100,6 +103,7 @@ pub(super) async fn stat(arguments: StatArguments) -> Result<CommandEnding, Comm
         generation: info.generation,
         version: info.version.to_string(),
         attributes: Attributes(&info.attributes),
+        reason: (!info.finished).then_some(refusal::UNFINISHED),
     };
     if place.json {
         output::json(&shown)?;
@@ -112,7 +116,8 @@ pub(super) async fn stat(arguments: StatArguments) -> Result<CommandEnding, Comm
             shown.size, shown.chunk_bytes, shown.id, shown.generation, shown.version
         ))?;
     }
-    Ok(CommandEnding::Done)
+    // Such a blob does not exist yet for other commands.
+    Ok(if info.finished { CommandEnding::Done } else { CommandEnding::No })
 }
 
 pub(super) async fn remove(arguments: BlobRemoveArguments) -> Result<CommandEnding, CommandError> {

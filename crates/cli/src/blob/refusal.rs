@@ -20,8 +20,11 @@ struct BlobRefusal<'a> {
     reason: &'static str,
 }
 
-/// The text for a blob that is marked as unfinished.
-const UNFINISHED: &str = "it is not finished: it is being put, or its writer ended before all of it was there; put it again, or \
+/// The reason if the blob is marked as unfinished.
+pub(super) const UNFINISHED: &str = "unfinished";
+
+/// The text for such a blob.
+const UNFINISHED_TEXT: &str = "it is not finished: it is being put, or its writer ended before all of it was there; put it again, or \
                           remove it with `zerohop blob rm`";
 
 /// The reason if there is no blob.
@@ -44,7 +47,7 @@ pub(super) fn print_refusal(
             print_reason(place, name, "exists", "there is one of this name already: --replace replaces it")
         }
         _ if matches!(error, Error::Blob { why: BlobError::Unfinished, .. }) => {
-            print_reason(place, name, "unfinished", UNFINISHED)
+            print_reason(place, name, UNFINISHED, UNFINISHED_TEXT)
         }
         _ if is_changed(&error) => print_reason(
             place,

@@ -226,7 +226,11 @@ fn begun(cluster: &ServingProgram, name: &str) {
 /// Every reader must report that the blob is not finished.
 fn assert_unfinished(cluster: &ServingProgram, name: &str) {
     begun(cluster, name);
-    assert!(stdout(&cluster.run(&["blob", "stat", name])).starts_with("not finished: "));
+    let stat = cluster.run(&["blob", "stat", name]);
+    assert_eq!(code(&stat), 1, "{stat:?}");
+    assert!(stdout(&stat).starts_with("not finished: "), "{stat:?}");
+    let stat = cluster.run(&["blob", "stat", name, "--json"]);
+    assert!(code(&stat) == 1 && stdout(&stat).contains("\"reason\":\"unfinished\""), "{stat:?}");
     for command in [
         &["blob", "get", name][..],
         &["blob", "read", name, "--at", "0", "--length", "1"],
