@@ -91,14 +91,22 @@ pub(crate) fn seen(status: &Status) -> Option<String> {
     Some(format!("{by}, {:.1} s old; {led}", view.age_ms as f64 / 1_000.0))
 }
 
+/// The problems of the whole cluster and then whose view that is; empty: there is no problem.
+pub(crate) fn problems(status: &Status) -> Vec<String> {
+    let mut lines = first(status);
+    if !lines.is_empty() {
+        lines.extend(seen(status).map(|seen| format!("What follows is {seen}.")));
+    }
+    lines
+}
+
 /// Prints the problems of the whole cluster and then whose view that is, before a report of another
 /// kind. It goes to standard output with a text report, and to standard error with JSON.
 pub(crate) fn print_problems(status: &Status, is_json: bool) -> Result<(), CommandError> {
-    let mut lines = first(status);
+    let lines = problems(status);
     if lines.is_empty() {
         return Ok(());
     }
-    lines.extend(seen(status).map(|seen| format!("What follows is {seen}.")));
     match is_json {
         true => output::problem(&lines.join("\n")),
         false => output::result(&lines.join("\n"))?,

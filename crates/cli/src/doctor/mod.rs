@@ -20,7 +20,7 @@ use self::finding::{Finding, Severity};
 use self::machine::MachineChecks;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::target::ClusterTarget;
-use crate::common::{admin, damaged};
+use crate::common::{admin, damaged, view};
 use crate::output::{self, StatusLine};
 
 /// How long a connection attempt may take.
@@ -62,8 +62,8 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<CommandEnding, Com
     // The current folder says nothing about the disks of nodes, which report these themselves.
     let with_space = named.is_some() || machine_only;
     let folder = named.unwrap_or_else(|| PathBuf::from("."));
-    let (has_answered, of_cluster) = match machine_only {
-        true => (false, Vec::new()),
+    let ClusterReport { has_answered, problems, findings: of_cluster } = match machine_only {
+        true => ClusterReport::default(),
         false => of_cluster(&target).await,
     };
     // The limit of this process says nothing about nodes, which report their own.
@@ -75,14 +75,23 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<CommandEnding, Com
     if json {
         output::json(&DoctorReport { healthy, findings: &findings })?;
     } else {
-        let lines: Vec<String> = findings.iter().map(Finding::to_string).collect();
+        let lines: Vec<String> =
+            problems.into_iter().chain(findings.iter().map(Finding::to_string)).collect();
         output::result(&lines.join("\n"))?;
     }
     Ok(if healthy { CommandEnding::Done } else { CommandEnding::No })
 }
 
-/// Whether the cluster has answered, and the findings.
-async fn of_cluster(target: &ClusterTarget) -> (bool, Vec<Finding>) {
+/// What a cluster has answered.
+#[derive(Default)]
+struct ClusterReport {
+    has_answered: bool,
+    /// The lines with which every report begins.
+    problems: Vec<String>,
+    findings: Vec<Finding>,
+}
+
+async fn of_cluster(target: &ClusterTarget) -> ClusterReport {
     let line = StatusLine::new();
     line.show("asking the cluster …");
     let status = match target.connect().await {
@@ -99,7 +108,9 @@ async fn of_cluster(target: &ClusterTarget) -> (bool, Vec<Finding>) {
             let answers = Finding::ok("cluster", target.endpoints().join(","), found);
             // The client has connected with these settings.
             let tls = target.tls().ok().flatten();
-            (true, cluster::check_cluster(status, answers, &damaged, tls.as_ref()).await)
+            let problems = view::problems(&status);
+            let findings = cluster::check_cluster(status, answers, &damaged, tls.as_ref()).await;
+            ClusterReport { has_answered: true, problems, findings }
         }
         Err(error) => {
             let advice = match (proof_advice(&error), listens(target).await) {
@@ -113,7 +124,8 @@ async fn of_cluster(target: &ClusterTarget) -> (bool, Vec<Finding>) {
                     .to_owned(),
             };
             let found = without_advice(&error.to_string(), &advice);
-            (false, vec![Finding::problem("cluster", target.endpoints().join(","), found, advice)])
+            let finding = Finding::problem("cluster", target.endpoints().join(","), found, advice);
+            ClusterReport { findings: vec![finding], ..ClusterReport::default() }
         }
     }
 }
