@@ -14,8 +14,8 @@ use zerohop_wire::ids::KeyspaceId;
 
 use super::demo_error::DemoError;
 use super::names;
-
 use crate::output;
+
 /// The exit codes, for the help of every command.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
@@ -70,6 +70,8 @@ pub(crate) enum CommandError {
     NoCluster(String),
     /// No cluster could be reached.
     Unreachable(zerohop_client::Error),
+    /// A process listens at this endpoint, and no cluster has answered in time.
+    Silent { endpoint: String, error: zerohop_client::Error },
     /// The named file contains no valid secret.
     Secret(zerohop_client::SecretFileError),
     /// A manager refused it.
@@ -82,11 +84,11 @@ pub(crate) enum CommandError {
     Unprinted { what: &'static str, reason: String },
     /// A signal has ended it: after it has sent this change, or before it has sent any; what is left of a copy or output.
     Interrupted { sent: Option<&'static str>, is_done: bool, rest: Option<String> },
+    /// A signal has ended it half-way; what is left, and how to complete it.
+    InterruptedPartly(String),
     /// It has begun, and continues although the command no longer waits for it.
     UnderWay(String),
     /// Some of it is done, and some is not.
-    /// A signal has ended it half-way; what is left, and how to complete it.
-    InterruptedPartly(String),
     Partly(String),
     /// The answer is of a kind that this program does not know.
     Unexpected,
@@ -107,15 +109,15 @@ impl CommandError {
         Self::System { operation, path: path.to_owned(), reason: error.to_string() }
     }
 
-    /// The error for the refusal of a control request with this code.
-    pub(crate) fn refused(code: &str, reason: String) -> Self {
-        let word = match code {
     /// The error of a command that a signal has ended before it changed anything.
     pub(crate) fn interrupted() -> Self {
         let rest = output::has_result().then(|| "the output may not be complete".to_owned());
         Self::Interrupted { sent: None, is_done: false, rest }
     }
 
+    /// The error for the refusal of a control request with this code.
+    pub(crate) fn refused(code: &str, reason: String) -> Self {
+        let word = match code {
             REFUSED_UNKNOWN => NO_KEYSPACE,
             REFUSED_FORBIDDEN => FORBIDDEN,
             REFUSED_EXISTS => EXISTS,
@@ -160,8 +162,6 @@ impl CommandError {
         }
     }
 
-    /// Names the keyspace in the error if a token lacks a permission there and the name is known.
-    pub(crate) fn naming<'n>(self, name: impl FnOnce(KeyspaceId) -> Option<&'n str>) -> Self {
     /// The error of a layer whose store has refused with this text: nothing was changed.
     pub(crate) fn refused_by_store(reason: String) -> Self {
         match missing_permission(&reason) {
@@ -170,6 +170,8 @@ impl CommandError {
         }
     }
 
+    /// Names the keyspace in the error if a token lacks a permission there and the name is known.
+    pub(crate) fn naming<'n>(self, name: impl FnOnce(KeyspaceId) -> Option<&'n str>) -> Self {
         let named = match &self {
             Self::Client(error) => lacking(error, name),
             Self::RefusedAs { word: FORBIDDEN, reason } => missing_permission(reason)
@@ -286,6 +288,11 @@ impl fmt::Display for CommandError {
                 "no cluster answers: {error}. Start one with `zerohop up`, or name one with --endpoint or \
                  ZEROHOP_ENDPOINT"
             ),
+            Self::Silent { endpoint, error } => write!(
+                f,
+                "a process listens at {endpoint} and does not answer: {error}. It is stopped, overloaded or another program: \
+                 `ss -ltnp` names it"
+            ),
             Self::Secret(error) => error.fmt(f),
             Self::Refused(reason)
             | Self::RefusedAs { reason, .. }
@@ -311,6 +318,7 @@ impl fmt::Display for CommandError {
                 "interrupted; the outcome of {what} is unknown, and a part of it may be done. Check what is there before you \
                  repeat it"
             ),
+            Self::InterruptedPartly(left) => write!(f, "interrupted; {left}"),
             Self::Unexpected => {
                 f.write_str("the manager's answer is none that this program knows: bring both up to date")
             }
@@ -358,8 +366,6 @@ mod tests {
         assert!(message.contains("in all keyspaces"), "{message}");
         assert_eq!(CommandError::Unexpected.naming(name).to_string(), CommandError::Unexpected.to_string());
     }
-}
-            Self::InterruptedPartly(left) => write!(f, "interrupted; {left}"),
 
     #[test]
     fn missing_permission_is_found_in_the_text_of_a_layer() {
@@ -378,3 +384,4 @@ mod tests {
         let other = CommandError::refused_by_store("the keyspace is gone".to_owned());
         assert!(matches!(other, CommandError::Refused(_)), "{other:?}");
     }
+}

@@ -57,7 +57,7 @@ pub(crate) fn reason(error: &CommandError) -> &'static str {
             "timed_out" | "unavailable" => "no_cluster",
             word => word,
         },
-        CommandError::NoCluster(_) => "no_cluster",
+        CommandError::NoCluster(_) | CommandError::Silent { .. } => "no_cluster",
         CommandError::Secret(_) => "secret",
         CommandError::Refused(_) => "refused",
         CommandError::RefusedAs { word, .. } => word,

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::OsStringValueParser;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 use zerohop_client::{
     Client, ClientOptions, ClientTls, Keyspace, Reason, Secret, no_address, read_token, until_none_listens,
 };
@@ -22,6 +24,9 @@ use super::{http, quantity};
 /// How long a cluster may take to answer at all. Shorter than the limit of an operation, so that an
 /// unreachable cluster is reported soon.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
+
+/// How long a connection may take that only shows whether a process listens.
+const PROBE_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClusterTarget {
@@ -84,6 +89,12 @@ impl ClusterTarget {
             (Err(_), Some(endpoint)) => {
                 Err(CommandError::NoCluster(no_address(endpoint, "the look-up takes too long")))
             }
+            (Err(error), _) if matches!(error.reason(), Some(Reason::Deadline { .. })) => {
+                match self.listening_endpoint().await {
+                    Some(endpoint) => Err(CommandError::Silent { endpoint: endpoint.to_owned(), error }),
+                    None => Err(unreachable(error)),
+                }
+            }
             (done, _) => done.map_err(unreachable),
         }
     }
@@ -106,6 +117,16 @@ impl ClusterTarget {
     /// The time limit of operations.
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// The first endpoint that accepts connections.
+    pub(crate) async fn listening_endpoint(&self) -> Option<&str> {
+        for endpoint in self.endpoints() {
+            if matches!(timeout(PROBE_MAX, TcpStream::connect(endpoint)).await, Ok(Ok(_))) {
+                return Some(endpoint);
+            }
+        }
+        None
     }
 
     /// The endpoints, or the default one.

@@ -6,12 +6,9 @@ mod finding;
 mod machine;
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use tokio::net::TcpStream;
-use tokio::time::timeout;
 use zerohop_client::{Failure, Reason, SecretFileError};
 use zerohop_wire::AuthFault;
 use zerohop_wire::plurals::counted;
@@ -22,9 +19,6 @@ use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::target::ClusterTarget;
 use crate::common::{admin, damaged, view};
 use crate::output::{self, StatusLine};
-
-/// How long a connection attempt may take.
-const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 /// How to replace a token.
 const NEW_TOKEN: &str = "`zerohop token new NAME --keyspace KEYSPACE=read,write` makes a new token, with the cluster's secret; name its file \
@@ -113,7 +107,7 @@ async fn of_cluster(target: &ClusterTarget) -> ClusterReport {
             ClusterReport { has_answered: true, problems, findings }
         }
         Err(error) => {
-            let advice = match (proof_advice(&error), listens(target).await) {
+            let advice = match (proof_advice(&error), target.listening_endpoint().await) {
                 (Some(advice), _) => advice,
                 (None, Some(endpoint)) => format!(
                     "a program listens at {endpoint}: another program, which `ss -ltnp` names, or a node that has not \
@@ -166,16 +160,6 @@ fn proof_advice(error: &CommandError) -> Option<String> {
 /// The text of an error without this advice: the advice has a line of its own.
 fn without_advice(error: &str, advice: &str) -> String {
     error.replacen(&format!(": {advice}"), "", 1)
-}
-
-/// The first endpoint that accepts connections.
-async fn listens(target: &ClusterTarget) -> Option<&str> {
-    for endpoint in target.endpoints() {
-        if matches!(timeout(CONNECT_MAX, TcpStream::connect(endpoint)).await, Ok(Ok(_))) {
-            return Some(endpoint);
-        }
-    }
-    None
 }
 
 #[cfg(test)]

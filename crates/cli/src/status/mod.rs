@@ -150,7 +150,10 @@ async fn wait(arguments: &StatusArguments, state: AwaitedState) -> Result<Comman
 /// Whether the cluster may answer later.
 fn may_come(error: &CommandError) -> bool {
     match error {
-        CommandError::NoCluster(_) | CommandError::Unreachable(_) | CommandError::Refused(_) => true,
+        CommandError::NoCluster(_)
+        | CommandError::Unreachable(_)
+        | CommandError::Silent { .. }
+        | CommandError::Refused(_) => true,
         CommandError::Client(error) => !error.is_access(),
         _ => false,
     }
