@@ -14,7 +14,6 @@ use zerohop_wire::ids::KeyspaceId;
 
 use super::demo_error::DemoError;
 use super::names;
-use crate::output;
 
 /// The exit codes, for the help of every command.
 pub(crate) const EXIT_CODES: &str = "\
@@ -107,12 +106,6 @@ pub(crate) enum CommandError {
 impl CommandError {
     pub(crate) fn system(operation: &'static str, path: &Path, error: &std::io::Error) -> Self {
         Self::System { operation, path: path.to_owned(), reason: error.to_string() }
-    }
-
-    /// The error of a command that a signal has ended before it changed anything.
-    pub(crate) fn interrupted() -> Self {
-        let rest = output::has_result().then(|| "the output may not be complete".to_owned());
-        Self::Interrupted { sent: None, is_done: false, rest }
     }
 
     /// The error for the refusal of a control request with this code.

@@ -128,6 +128,12 @@ async fn received(stream: &mut Option<tokio::signal::unix::Signal>) -> Option<()
     stream.as_mut()?.recv().await
 }
 
+/// The error of a command that a signal has ended before it changed anything.
+pub(crate) fn before_changes() -> CommandError {
+    let rest = output::has_result().then(|| "the output may not be complete".to_owned());
+    CommandError::Interrupted { sent: None, is_done: false, rest }
+}
+
 /// Ends the process.
 fn end(is_json: bool) -> ! {
     let copied = copied();

@@ -11,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use super::ending::CommandError;
+use super::interrupt;
 
 /// Pairs of descriptors that an event loop and the first connections need.
 const SPARE_PAIRS: usize = 5;
@@ -107,7 +108,7 @@ impl StopSignals {
     ) -> Result<T, CommandError> {
         tokio::select! {
             done = work => done,
-            () = self.received() => Err(CommandError::interrupted()),
+            () = self.received() => Err(interrupt::before_changes()),
         }
     }
 

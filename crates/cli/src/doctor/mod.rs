@@ -56,8 +56,8 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<CommandEnding, Com
     // The current folder says nothing about the disks of nodes, which report these themselves.
     let with_space = named.is_some() || machine_only;
     let folder = named.unwrap_or_else(|| PathBuf::from("."));
-    let ClusterReport { has_answered, problems, findings: of_cluster } = match machine_only {
-        true => ClusterReport::default(),
+    let ClusterFindings { has_answered, problems, findings: of_cluster } = match machine_only {
+        true => ClusterFindings::default(),
         false => of_cluster(&target).await,
     };
     // The limit of this process says nothing about nodes, which report their own.
@@ -78,14 +78,14 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<CommandEnding, Com
 
 /// What a cluster has answered.
 #[derive(Default)]
-struct ClusterReport {
+struct ClusterFindings {
     has_answered: bool,
     /// The lines with which every report begins.
     problems: Vec<String>,
     findings: Vec<Finding>,
 }
 
-async fn of_cluster(target: &ClusterTarget) -> ClusterReport {
+async fn of_cluster(target: &ClusterTarget) -> ClusterFindings {
     let line = StatusLine::new();
     line.show("asking the cluster …");
     let status = match target.connect().await {
@@ -104,7 +104,7 @@ async fn of_cluster(target: &ClusterTarget) -> ClusterReport {
             let tls = target.tls().ok().flatten();
             let problems = view::problems(&status);
             let findings = cluster::check_cluster(status, answers, &damaged, tls.as_ref()).await;
-            ClusterReport { has_answered: true, problems, findings }
+            ClusterFindings { has_answered: true, problems, findings }
         }
         Err(error) => {
             let advice = match (proof_advice(&error), target.listening_endpoint().await) {
@@ -119,7 +119,7 @@ async fn of_cluster(target: &ClusterTarget) -> ClusterReport {
             };
             let found = without_advice(&error.to_string(), &advice);
             let finding = Finding::problem("cluster", target.endpoints().join(","), found, advice);
-            ClusterReport { findings: vec![finding], ..ClusterReport::default() }
+            ClusterFindings { findings: vec![finding], ..ClusterFindings::default() }
         }
     }
 }

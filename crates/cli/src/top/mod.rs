@@ -19,7 +19,7 @@ use crate::common::quantity;
 use crate::common::runtime::StopSignals;
 use crate::common::target::ClusterTarget;
 use crate::common::view::{self, ViewOutput};
-use crate::common::{admin, http, names};
+use crate::common::{admin, http, interrupt, names};
 use crate::output;
 
 /// Rates over shorter times are meaningless.
@@ -92,7 +92,7 @@ pub(crate) async fn run(arguments: TopArguments) -> Result<CommandEnding, Comman
     let is_by_key = keys.is_some() && !signals.awaits_input();
     // A signal is the usual end of tables that go on.
     let has_table = !arguments.once && output::has_result();
-    if is_by_key || has_table { Ok(CommandEnding::Done) } else { Err(CommandError::interrupted()) }
+    if is_by_key || has_table { Ok(CommandEnding::Done) } else { Err(interrupt::before_changes()) }
 }
 
 /// Prints a table after each interval, or once.
