@@ -28,6 +28,7 @@ use zerohop_system::descriptors::Descriptors;
 use self::pieces::{preallocate, read_all, write_all, write_pieces};
 use super::OpenDiskError;
 use super::file_limit::FileSizeLimit;
+use super::file_shortage::FileShortage;
 use super::folder_lock::{LOCK_FILE, lock};
 use super::open_files::{OpenFiles, failed, not_done};
 use super::sync_threads::{SYNCS_BEGUN_MAX, SyncThreads};
@@ -526,6 +527,11 @@ impl Disk for FilesDisk {
     fn free_bytes(&mut self) -> DiskResult<u64> {
         let free = fstatvfs(self.files.root()).map_err(|errno| failed("", "free_bytes", errno))?;
         Ok(free.f_bavail.saturating_mul(free.f_frsize))
+    }
+
+    fn lacks_files(&mut self) -> bool {
+        fstatvfs(self.files.root())
+            .is_ok_and(|free| FileShortage::note(free.f_files, free.f_favail).is_some())
     }
 
     fn file_bytes_max(&mut self) -> u64 {

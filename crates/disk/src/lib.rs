@@ -9,6 +9,7 @@
 //! ```
 
 mod file_limit;
+mod file_shortage;
 mod files;
 mod folder_lock;
 mod memory;
@@ -26,6 +27,7 @@ use zerohop_engine::disk::{DirEntry, Disk, DiskError, DiskResult, FileId, OpenMo
 use zerohop_wire::escaped::shown_path;
 
 pub use self::file_limit::FileSizeLimit;
+pub use self::file_shortage::FileShortage;
 pub use self::files::FilesDisk;
 pub use self::folder_lock::{LOCK_FILE, process_of_original};
 pub use self::memory::{MEMORY_DISK_BYTES_MAX, MemoryDisk};
@@ -213,6 +215,10 @@ impl Disk for NodeDisk {
 
     fn free_bytes(&mut self) -> DiskResult<u64> {
         either!(self.free_bytes())
+    }
+
+    fn lacks_files(&mut self) -> bool {
+        either!(self.lacks_files())
     }
 
     fn file_bytes_max(&mut self) -> u64 {

@@ -167,6 +167,10 @@ impl Disk for MemoryDisk {
         // A large number, so that the reserve of real disks refuses nothing here; `append` checks the limit.
         Ok(u64::MAX - self.used_bytes)
     }
+
+    fn lacks_files(&mut self) -> bool {
+        false
+    }
 }
 
 #[cfg(test)]

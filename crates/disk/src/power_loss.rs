@@ -307,6 +307,10 @@ impl Disk for PowerLossDisk {
         Ok(free.min(UNSYNCED_BYTES_MAX.saturating_sub(self.unsynced_bytes)))
     }
 
+    fn lacks_files(&mut self) -> bool {
+        self.real.lacks_files()
+    }
+
     fn file_bytes_max(&mut self) -> u64 {
         self.real.file_bytes_max()
     }

@@ -119,7 +119,7 @@ impl Space {
 
     /// See [`crate::Engine::keep_ballast`].
     pub(crate) fn keep_ballast(&mut self, disk: &mut impl Disk, bytes: u64) {
-        self.ballast = Ballast::find(disk, bytes);
+        self.ballast = Ballast::find(disk, bytes.min(self.file_bytes_max));
     }
 
     /// Fills the ballast further, if that leaves enough free space beside the reserve.
@@ -269,6 +269,20 @@ impl Space {
         Ok(())
     }
 
+    /// Checks whether the copies that a split makes of these bytes leave most of the reserve. A disk without that room does not
+    /// count as full.
+    ///
+    /// # Errors
+    /// [`EngineError::DiskFull`].
+    pub(crate) fn check_room_for_copy(&mut self, disk: &mut impl Disk, bytes: u64) -> EngineResult<()> {
+        let free_bytes = self.check(disk)?;
+        let left = self.credit_bytes.saturating_sub(i64::try_from(bytes).unwrap_or(i64::MAX));
+        match left >= self.floor_of(ReserveShare::Quarter) {
+            true => Ok(()),
+            false => Err(EngineError::DiskFull { free_bytes: u64::try_from(free_bytes).unwrap_or(0) }),
+        }
+    }
+
     /// The least credit after entries with this share. Once the ballast is given to the disk, removals may use half of that, and
     /// leave the rest to the checkpoints and compaction that give space back.
     fn floor_of(&self, share: ReserveShare) -> i64 {
@@ -287,7 +301,11 @@ impl Space {
     /// block a partition and a journal batch. If another program has filled the disk since, the journal's preallocated
     /// space is for this data.
     fn check(&mut self, disk: &mut impl Disk) -> EngineResult<i64> {
-        let free = i64::try_from(disk.free_bytes()?).unwrap_or(i64::MAX);
+        let mut free = i64::try_from(disk.free_bytes()?).unwrap_or(i64::MAX);
+        if disk.lacks_files() {
+            // Removals are accepted: they and compaction give files back.
+            free = free.min(self.reserve_bytes / 4 * 3);
+        }
         self.credit_bytes = free.saturating_sub(self.reserve_bytes);
         self.free_bytes = u64::try_from(self.credit_bytes).ok().or(Some(0));
         self.until_check_bytes = FREE_SPACE_CHECK_BYTES as i64;

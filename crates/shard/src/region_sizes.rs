@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use zerohop_engine::disk::Disk;
+use zerohop_engine::limits::DISK_RESERVE_BYTES;
 use zerohop_engine::{Engine, EngineResult, Handle, KeyRange};
 use zerohop_placement::{ClusterMap, GroupState, KeyOrder, KeyspaceName};
 use zerohop_replication::Role;
@@ -157,6 +158,11 @@ impl RegionSizes {
         let Some(watched) = self.watched.get_mut(place) else { return Ok(None) };
         watched.at_ms = now_ms + watched.again_ms;
         watched.again_ms = REGION_SPLIT_AGAIN_MS_MAX.min(2 * watched.again_ms);
+        // Both children have a copy of everything before the parent goes. Without room for these the region would not be served.
+        let needed = DISK_RESERVE_BYTES.saturating_add(size.bytes.saturating_mul(2));
+        if here.engine.disk().free_bytes()? < needed {
+            return Ok(None);
+        }
         here.split_of(*place, size, watched.before.as_ref())
     }
 }

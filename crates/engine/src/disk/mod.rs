@@ -296,6 +296,9 @@ pub trait Disk {
     /// Bytes that can still be written, as far as the disk knows.
     fn free_bytes(&mut self) -> DiskResult<u64>;
 
+    /// Whether so few files can still be created that data may soon find no file to be written to, although bytes are free.
+    fn lacks_files(&mut self) -> bool;
+
     /// The greatest length that an append may give a file; a longer one is refused with [`DiskError::Full`].
     fn file_bytes_max(&mut self) -> u64 {
         u64::MAX

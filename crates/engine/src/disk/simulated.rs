@@ -211,6 +211,11 @@ impl SimulatedDisk {
         self.state().limits.file_bytes_max = bytes.into();
     }
 
+    /// Whether it says from now on that few files can still be created; it creates them.
+    pub fn set_lacks_files(&self, lacks_files: bool) {
+        self.state().limits.lacks_files = lacks_files;
+    }
+
     /// Sets how many bytes are allocated ahead for a file that is announced to grow ([`Disk::reserve`]), from now on;
     /// none at first.
     pub fn set_preallocated_bytes(&self, bytes: u64) {
@@ -484,6 +489,10 @@ impl Disk for SimulatedDisk {
             }
         }
         admitted
+    }
+
+    fn lacks_files(&mut self) -> bool {
+        self.state().limits.lacks_files
     }
 
     fn file_bytes_max(&mut self) -> u64 {

@@ -100,14 +100,21 @@ impl<D: Disk> Engine<D> {
         let handle = self.may_split(parent, children)?;
         self.finish_work(handle)?;
         let made = self.make_children(handle, (parent, children), state);
-        let made = made.map_err(|error| self.abandon_split(parent, error))?;
+        let mut made = made.map_err(|error| self.abandon_split(parent, error))?;
         let folder = folder_of(parent);
         let is_on_disk = self.splits.contains_key(&parent);
         if is_on_disk {
             let gone = self.io.disk.open(&format!("{folder}/{SPLIT_MARKER}"), OpenMode::Create);
-            let gone = gone.map_err(|error| self.abandon_split(parent, error.into()))?;
+            let gone = match gone {
+                Ok(gone) => gone,
+                Err(error) => {
+                    made.iter_mut().for_each(|store| store.release(&mut self.io));
+                    return Err(self.abandon_split(parent, error.into()));
+                }
+            };
             self.io.disk.close(gone);
             if let Err(error) = self.io.disk.sync_dir(&folder) {
+                made.iter_mut().for_each(|store| store.release(&mut self.io));
                 // Whether the split has happened is unknown until the folder is opened again: neither the
                 // parent nor a child may accept entries.
                 let (_, store) = self.store(handle)?;
@@ -359,6 +366,9 @@ impl ChildLog {
         original: &Segment,
         in_memory_only: bool,
     ) -> EngineResult<()> {
+        if !in_memory_only {
+            io.space.check_room_for_copy(io.disk, original.bytes)?;
+        }
         let copy = original.copy_for(io, (self.id, &self.folder), in_memory_only)?;
         self.remove_copy(io, slot)?;
         self.segments.insert(slot, copy);

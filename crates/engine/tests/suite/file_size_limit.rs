@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_engine::limits::{FILE_BYTES_MIN, SEGMENT_FRAME_BYTES};
 use zerohop_engine::{
     Durability, Engine, EngineError, EngineOptions, EntryKind, Handle, NewEntry, PartitionId,
@@ -150,4 +151,19 @@ fn store_is_not_opened_under_a_limit_below_the_least() {
     let EngineError::FileSizeLimit { limit_bytes } = refusal else { panic!("{refusal}") };
     assert_eq!(limit_bytes, FILE_BYTES_MIN - 1);
     assert!(refusal.to_string().contains("ulimit -f"), "{refusal}");
+}
+
+#[test]
+fn ballast_is_no_longer_than_a_file_may_be() {
+    let disk = SimulatedDisk::new(4);
+    disk.set_file_bytes_max(FILE_BYTES_MIN);
+    let (mut engine, _) = open(&disk, INTERVAL);
+    engine.keep_ballast(4 * FILE_BYTES_MIN);
+    for n in 0..10_000 {
+        engine.maintain(n).expect("maintains");
+    }
+    engine.close().expect("closes");
+    let mut reading = disk;
+    let file = reading.open("reserve", OpenMode::Existing).expect("the ballast is there");
+    assert_eq!(reading.bytes(file), Ok(FILE_BYTES_MIN));
 }

@@ -68,6 +68,8 @@ pub(super) struct SpaceLimits {
     pub(super) capacity: Option<u64>,
     /// The greatest length of a file; `None` for no limit.
     pub(super) file_bytes_max: Option<u64>,
+    /// It says that few files can still be created.
+    pub(super) lacks_files: bool,
     /// Bytes that it allocates ahead for a file that is announced to grow.
     pub(super) preallocated_bytes: u64,
 }
