@@ -6,7 +6,7 @@ use zerohop_engine::disk::{Disk, DiskResult, OpenMode};
 /// The file that occupies the space.
 pub(crate) const RESERVE_FILE: &str = "reserve";
 
-/// Its length: room for some thousand entries of the control log, and for a copy of the log.
+/// Its length, unless a limit of file sizes is lower: room for some thousand entries of the control log, and for a copy of the log.
 const RESERVE_BYTES: u64 = 4 << 20;
 
 /// The reserve is filled only if the disk has so much free space: it must not be what fills the disk.
@@ -25,7 +25,7 @@ impl DiskReserve {
     /// The reserve as the folder has it.
     pub(crate) fn find(disk: &mut impl Disk) -> Self {
         let Ok(file) = disk.open(RESERVE_FILE, OpenMode::Existing) else { return DiskReserve::default() };
-        let is_filled = disk.bytes(file).is_ok_and(|bytes| bytes >= RESERVE_BYTES);
+        let is_filled = disk.bytes(file).is_ok_and(|bytes| bytes >= wanted_bytes(disk));
         disk.close(file);
         DiskReserve { is_filled }
     }
@@ -49,11 +49,21 @@ impl DiskReserve {
     }
 }
 
+fn wanted_bytes(disk: &mut impl Disk) -> u64 {
+    RESERVE_BYTES.min(disk.file_bytes_max())
+}
+
 fn write(disk: &mut impl Disk) -> DiskResult<()> {
     let _ = disk.remove(RESERVE_FILE);
     let file = disk.open(RESERVE_FILE, OpenMode::Create)?;
     let zeros = vec![0; PIECE_BYTES];
-    let written = (0..RESERVE_BYTES / PIECE_BYTES as u64).try_for_each(|_| disk.append(file, &zeros));
+    let mut left = wanted_bytes(disk) as usize;
+    let mut written = Ok(());
+    while left > 0 && written.is_ok() {
+        let piece_bytes = left.min(PIECE_BYTES);
+        written = disk.append(file, &zeros[..piece_bytes]);
+        left -= piece_bytes;
+    }
     disk.close(file);
     written
 }
@@ -76,5 +86,15 @@ mod tests {
         assert_eq!(disk.free_bytes().unwrap(), free + RESERVE_BYTES);
         assert!(!reserve.release(&mut disk));
         assert!(!DiskReserve::find(&mut disk).is_filled);
+    }
+
+    #[test]
+    fn reserve_is_no_longer_than_a_file_may_be() {
+        let mut disk = SimulatedDisk::new(1);
+        disk.set_file_bytes_max(2_500_000);
+        DiskReserve::find(&mut disk).fill(&mut disk);
+        assert!(DiskReserve::find(&mut disk).is_filled);
+        let file = disk.open(RESERVE_FILE, OpenMode::Existing).unwrap();
+        assert_eq!(disk.bytes(file), Ok(2_500_000));
     }
 }

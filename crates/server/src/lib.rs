@@ -21,6 +21,7 @@ mod instance;
 pub mod limits;
 pub mod logging;
 mod manager;
+mod memory_limit;
 mod node_files;
 mod partition_limits;
 mod process;

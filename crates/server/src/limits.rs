@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+pub use zerohop_engine::limits::DISK_RESERVE_BYTES;
 use zerohop_reactor::Limits;
 
 /// Default maximum number of instances: more gain little on one machine, and each has a journal of its own to flush.
@@ -10,8 +11,14 @@ pub const INSTANCES_DEFAULT_MAX: usize = 8;
 /// Maximum number of instances: the limit of the map.
 pub const INSTANCES_MAX: usize = zerohop_placement::limits::INSTANCES_PER_NODE_MAX;
 
-/// Default memory for the newest part of the data.
+/// Default memory for the newest part of the data, on a node that may use enough.
 pub const MEMORY_BYTES_DEFAULT: u64 = 1 << 30;
+
+/// Elsewhere this share of the node's memory is for that, at least so many bytes: indexes, connections and the program need the rest.
+pub const MEMORY_SHARE: u64 = 4;
+
+/// See [`MEMORY_SHARE`].
+pub const MEMORY_BYTES_MIN: u64 = 16 << 20;
 
 /// Maximum time for instances to open their data: they read in proportion to it.
 pub const OPEN_WAIT: Duration = Duration::from_secs(3600);

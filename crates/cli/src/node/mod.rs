@@ -64,7 +64,7 @@ struct RunArguments {
     #[arg(long, value_name = "COUNT")]
     instances: Option<usize>,
     /// Memory for the newest part of the data, of all instances together. Indexes need additional memory [default:
-    /// 1GiB].
+    /// 1GiB, or a quarter of the memory that the node may use].
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     memory_budget: Option<u64>,
     #[command(flatten)]
@@ -166,7 +166,7 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
     options.redis_time_out = arguments.redis.redis_timeout.unwrap_or(options.redis_time_out);
     let redis_time_out = options.redis_time_out;
     options.http_names.clone_from(&arguments.http_name);
-    options.memory_bytes = arguments.memory_budget.unwrap_or(options.memory_bytes);
+    options.memory_bytes = arguments.memory_budget;
     options.partitions = arguments.partitions.limits();
     let credentials = (options.secret.clone(), options.tls.as_ref().and_then(|tls| tls.client.clone()));
     // The process that has started all nodes of a folder has checked this already.

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tracing::{error, info, warn};
 use zerohop_control::agent::LogEndQuery;
 use zerohop_control::command::{LogEnd, LogReport};
-use zerohop_disk::FileSizeLimit;
+use zerohop_disk::{FileShortage, FileSizeLimit};
 use zerohop_engine::disk::Disk;
 use zerohop_partition::Token;
 use zerohop_reactor::NodeAddresses;
@@ -430,7 +430,9 @@ impl DiskLog {
         let is_full = !instance.has_disk_space();
         if std::mem::replace(&mut self.is_full, is_full) != is_full {
             let instance = instance.identity().instance.0;
-            match (is_full, FileSizeLimit::that_refused()) {
+            let limit = FileSizeLimit::that_refused().map(|limit| limit.to_string());
+            let limit = limit.or_else(|| FileShortage::now().map(|shortage| shortage.to_string()));
+            match (is_full, limit) {
                 (true, None) => warn!(
                     instance,
                     "the disk is full: this instance refuses new writes; other replicas take over where possible"

@@ -3,7 +3,8 @@
 use std::num::{NonZeroU32, NonZeroU64};
 
 use serde_json::{Value, json};
-use zerohop_disk::FileSizeLimit;
+use zerohop_disk::{FileShortage, FileSizeLimit};
+use zerohop_engine::limits::{DISK_FULL_END_BYTES, DISK_RESERVE_BYTES};
 use zerohop_placement::{ClusterMap, KeyOrder};
 use zerohop_replication::CopyDamage;
 use zerohop_shard::KeyspaceFigures;
@@ -27,6 +28,9 @@ use crate::process::disk_bytes;
 
 /// With more free bytes, a refused write is no sign of a full disk if the limit of file sizes has refused any.
 const AMPLE_BYTES: u64 = 1 << 30;
+
+/// A disk that was full counts as full until so much is free.
+const DISK_ROOM_BYTES: u64 = DISK_RESERVE_BYTES + DISK_RESERVE_BYTES / 8 + DISK_FULL_END_BYTES;
 
 /// Requests the figures of every instance, with a time limit, and combines the answers.
 pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
@@ -64,14 +68,10 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
                 if figures.stats.is_full
                     && !(FileSizeLimit::that_refused().is_some() && figures.stats.free_bytes > AMPLE_BYTES)
                 {
-                    let left = match figures.stats.free_bytes >> 20 {
-                        0 => "nothing is left".to_owned(),
-                        free => format!("{free} MiB are left, its reserve"),
-                    };
                     troubles.push(format!(
-                        "instance {}: its disk is full ({left}): it accepts no new \
-                         writes, and other nodes accept them where they can; make room, and it accepts writes again",
-                        instance.id
+                        "instance {}: {}",
+                        instance.id,
+                        full_disk(figures.stats.free_bytes)
                     ));
                 }
             }
@@ -194,6 +194,29 @@ fn split_warning(pending: u64) -> Option<String> {
             by_number(pending, "is", "are")
         )
     })
+}
+
+/// The trouble of an instance with a full disk, of which so many bytes are free.
+fn full_disk(free_bytes: u64) -> String {
+    let left = match free_bytes >> 20 {
+        0 => "nothing is left".to_owned(),
+        free => format!("{free} MiB are left, its reserve"),
+    };
+    if let Some(shortage) = FileShortage::now().filter(|_| free_bytes > DISK_RESERVE_BYTES) {
+        return format!("it accepts no new writes, and other nodes accept them where they can: {shortage}");
+    }
+    if free_bytes > DISK_RESERVE_BYTES {
+        return format!(
+            "its disk was full and is nearly full ({} MiB are left): it has other nodes accept new writes where they can, and counts as \
+             full until {} MiB are left",
+            free_bytes >> 20,
+            DISK_ROOM_BYTES >> 20
+        );
+    }
+    format!(
+        "its disk is full ({left}): it accepts no new writes, and other nodes accept them where they can; make room, and it accepts \
+         writes again"
+    )
 }
 
 /// Troubles of the node, without those of its instances and those of its view of the cluster.

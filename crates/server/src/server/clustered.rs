@@ -27,8 +27,8 @@ use zerohop_wire::messages::ClusterId;
 
 use super::listen::Listeners;
 use super::{
-    Instances, NodeFolder, OpenInstances, RunningNode, SavedMember, Server, ServerOptions, StartError,
-    instance_count, no_thread, open_all, proofs, random, share_descriptors,
+    Instances, JoinMethod, NodeFolder, OpenInstances, RunningNode, SavedMember, Server, ServerOptions,
+    StartError, instance_count, no_thread, open_all, proofs, random, share_descriptors,
 };
 use crate::instance::{InstancePlan, OpenResult};
 use crate::limits::{INSTANCE_REQUESTS_MAX, JOBS_MAX, JOIN_WAIT, START_FAILED_WAIT};
@@ -36,36 +36,6 @@ use crate::manager::{
     self, ClusterMode, ClusterPlan, FirstKeyspace, ManagerInput, ManagerPlan, NodeIdentity, OpeningOrder,
     Serve,
 };
-
-/// A node's membership in a cluster of several nodes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClusterOptions {
-    /// How the node joins.
-    pub method: JoinMethod,
-    /// The failure domain of the node: nodes of one domain have the same number.
-    pub domain: u32,
-    /// The capacity of the node relative to others.
-    pub capacity: u32,
-    /// While this node leads the control group: how long no node has gone down or come back before primaries are balanced. `None`:
-    /// five seconds.
-    pub balance_after: Option<Duration>,
-}
-
-/// How a node joins its cluster. A node that was a member before returns to its cluster whatever this says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JoinMethod {
-    /// All nodes start together, with the same list.
-    Together {
-        /// The addresses of all managers; the first of them bootstrap the control group.
-        hosts: Vec<SocketAddr>,
-        /// The index of this node in the list.
-        own_index: usize,
-        /// Distinguishes this cluster from others on the same hosts.
-        name: String,
-    },
-    /// The node joins an existing cluster, of which these are managers.
-    Join(Vec<SocketAddr>),
-}
 
 /// A listener, its instance, and its proofs.
 type PlacedListener<'a> = (((MioDriver, SocketAddr), &'a InstanceId), Option<Proofs>);
@@ -174,7 +144,7 @@ pub(super) fn start(
     };
     let ids: Vec<InstanceId> = (first_instance..).map(InstanceId).take(instances).collect();
     let addresses: Vec<SocketAddr> = drivers.iter().map(|(_, address)| *address).collect();
-    let memory_bytes = options.memory_bytes / instances.max(1) as u64;
+    let memory_bytes = options.budget_bytes() / instances.max(1) as u64;
     let history = MapHistory::new(Arc::clone(&map));
     let proofs_of_all: Vec<Option<Proofs>> =
         ids.iter().map(|_| proofs(options)).collect::<Result<_, StartError>>()?;

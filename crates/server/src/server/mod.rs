@@ -18,13 +18,13 @@ mod local;
 mod losses_at_start;
 mod maps;
 mod new_cluster;
+mod options;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -39,16 +39,15 @@ use zerohop_shard::Identity;
 use zerohop_system::clock::{Stopwatch, unix_ms};
 use zerohop_system::descriptors::Descriptors;
 use zerohop_system::entropy::{random_bytes, random_u64};
-use zerohop_wire::auth::Secret;
 use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
 use zerohop_wire::messages::ClusterId;
 
-pub use self::clustered::{ClusterOptions, JoinMethod};
 pub use self::force_new_cluster::{ForcedCluster, force_new_control_group};
 pub use self::local::{
     FolderOwner, LocalCluster, LocalStart, holds_data, node_folder, owner, process_of_original,
 };
 pub use self::new_cluster::new_cluster;
+pub use self::options::{ClusterOptions, JoinMethod, ServerOptions};
 pub use crate::error::{ServeError, StartError};
 pub(crate) use crate::folder::NodeFolder;
 pub use crate::limits::{ConnectionLimits, REDIS_TIME_OUT_DEFAULT, REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN};
@@ -58,76 +57,14 @@ pub use crate::node_files::persisted::{SAVED_BYTES_MAX, SavedError, SavedNode};
 
 use self::listen::Listeners;
 use self::maps::Start;
-use crate::instance::gateway::{CrossPartitionRunner, GatewayStart, Siblings};
+use crate::instance::gateway::{CrossPartitionRunner, Siblings};
 use crate::instance::{self, InstanceNotice, InstancePlan, OpenResult, ReadyToServe};
 use crate::limits::{
-    INSTANCES_DEFAULT_MAX, INSTANCES_MAX, JOBS_MAX, MEMORY_BYTES_DEFAULT, OPEN_WAIT, SERVE_WAIT,
-    SIGNALS_WAIT, START_FAILED_WAIT, STOP_WAIT,
+    INSTANCES_DEFAULT_MAX, INSTANCES_MAX, JOBS_MAX, OPEN_WAIT, SERVE_WAIT, SIGNALS_WAIT, START_FAILED_WAIT,
+    STOP_WAIT,
 };
 use crate::manager::{self, ClusterMode, InstanceHandle, ManagerInput, ManagerPlan, NodeIdentity, Serve};
-use crate::partition_limits::PartitionLimits;
 pub use zerohop_reactor::TlsOptions;
-
-/// The options of a node.
-#[derive(Clone, Debug)]
-pub struct ServerOptions {
-    /// The manager's address; the instances use the ports that follow. Port 0: all use free ports.
-    pub listen: SocketAddr,
-    /// The data folder, created if it does not exist. `None`: everything is in memory, and is lost with the process.
-    pub data: Option<PathBuf>,
-    /// The number of instances. `None`: the number at the data's creation; for new data one for each core, at most 8.
-    pub instances: Option<usize>,
-    /// Memory for the newest part of the data, in bytes, over all instances; indexes need additional memory.
-    pub memory_bytes: u64,
-    /// The limits of its partitions.
-    pub partitions: PartitionLimits,
-    /// Its membership in a cluster of several nodes. `None`: as saved in the data folder; with new data, the node is standalone.
-    pub cluster: Option<ClusterOptions>,
-    /// Its part in a local cluster, for all of whose folders one process starts nodes.
-    pub local: Option<LocalStart>,
-    /// The cluster's secret, which both sides of every connection must prove to know.
-    pub secret: Option<Secret>,
-    /// The node may listen where other machines can reach it, even without a secret.
-    pub insecure: bool,
-    /// The TLS settings, if TLS is in use.
-    pub tls: Option<TlsOptions>,
-    /// The caller will call [`Server::set_cross_partition`] once the node is started. Until then, Redis commands with keys in several partitions get a temporary
-    /// error; without this option they are refused permanently.
-    pub serves_cross_partition: bool,
-    /// How long commands of Redis clients wait for a partition without a primary, and for an answer of another instance.
-    pub redis_time_out: Duration,
-    /// The gateway of each instance. `None`: connections of other protocols get an error.
-    pub gateway: Option<GatewayStart>,
-    /// Host names for which HTTP is served without a secret, in addition to loopback names, the address of the connection, and the system's name of
-    /// this machine.
-    pub http_names: Vec<String>,
-    /// The limits of connections.
-    pub connections: ConnectionLimits,
-}
-
-impl ServerOptions {
-    /// The default options, with everything in memory.
-    #[must_use]
-    pub fn new(listen: SocketAddr) -> Self {
-        ServerOptions {
-            listen,
-            data: None,
-            instances: None,
-            memory_bytes: MEMORY_BYTES_DEFAULT,
-            partitions: PartitionLimits::default(),
-            cluster: None,
-            local: None,
-            secret: None,
-            insecure: false,
-            tls: None,
-            serves_cross_partition: false,
-            redis_time_out: REDIS_TIME_OUT_DEFAULT,
-            gateway: None,
-            http_names: Vec::new(),
-            connections: ConnectionLimits::default(),
-        }
-    }
-}
 
 /// A running node. Dropping it stops it.
 pub struct Server {
@@ -438,7 +375,7 @@ impl Assembly<'_> {
         let thread = manager::start(manager_plan, outcome_out).map_err(|error| no_thread(&error))?;
         let (opened_out, opened) = sync_channel::<OpenResult>(2 * ids.len());
         let mut instances = Instances { opened, threads: Vec::new(), mailboxes: Vec::new() };
-        let memory_bytes = options.memory_bytes / ids.len().max(1) as u64;
+        let memory_bytes = options.budget_bytes() / ids.len().max(1) as u64;
         let proofs_of_all: Vec<Option<Proofs>> =
             ids.iter().map(|_| proofs(options)).collect::<Result<_, StartError>>()?;
         let plans = drivers.into_iter().zip(&ids).zip(proofs_of_all).enumerate();

@@ -25,7 +25,7 @@ pub(crate) fn in_memory(instances: usize) -> Server {
 /// The options of a node with this folder.
 pub(crate) fn on(folder: &Path, listen: SocketAddr) -> ServerOptions {
     let data = Some(folder.to_owned());
-    ServerOptions { data, instances: Some(2), memory_bytes: 64 << 20, ..ServerOptions::new(listen) }
+    ServerOptions { data, instances: Some(2), memory_bytes: Some(64 << 20), ..ServerOptions::new(listen) }
 }
 
 /// A port with two free ones behind it, so that a node can be started again at the same addresses.
