@@ -9,6 +9,7 @@
 //!   no file, data        of a program before this file: as many nodes as there are folders with data
 //! ```
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -42,6 +43,7 @@ impl DataFolder {
         }
         let folder = DataFolder { root, file, owners };
         folder.is_of_one_cluster()?;
+        folder.has_each_node_once()?;
         folder.has_majority()?;
         Ok(folder)
     }
@@ -76,6 +78,29 @@ impl DataFolder {
                 names::path(&self.root)
             ))),
         }
+    }
+
+    /// Checks that no node has two folders, of which one is a copy: it would speak with two voices.
+    fn has_each_node_once(&self) -> Result<(), CommandError> {
+        let mut nodes = BTreeMap::new();
+        let mut managers = BTreeMap::new();
+        for (folder, owner) in self.owners() {
+            let node = owner.node.and_then(|node| Some((node, nodes.insert(node, folder.clone())?)));
+            let manager = owner.manager.and_then(|one| Some((one, managers.insert(one, folder.clone())?)));
+            let twice = node.map(|(node, first)| (format!("node {node}"), first));
+            let Some((whose, first)) =
+                twice.or(manager.map(|(manager, first)| (format!("manager {manager}"), first)))
+            else {
+                continue;
+            };
+            return Err(CommandError::Node(format!(
+                "{} and {} are both of {whose}: one is a copy in the place of another node. Bring the right folder back, or remove the \
+                 copy: the node whose folder is missing can be replaced",
+                names::path(&first),
+                names::path(&folder),
+            )));
+        }
+        Ok(())
     }
 
     /// The number of nodes of its data; zero: there is no data.

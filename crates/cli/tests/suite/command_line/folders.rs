@@ -381,6 +381,27 @@ fn folder_of_one_of_three_nodes_is_refused_with_the_reason() {
 }
 
 #[test]
+fn folder_that_is_there_twice_is_refused_before_a_node_starts() {
+    let folder = folder();
+    let data = folder.path().join("data");
+    let cluster = ServingProgram::start(up(&data, three(), &["--nodes", "3"]));
+    wait_until_complete(&cluster);
+    assert_eq!(cluster.end_with(Signal::INT), Some(0));
+    let (second, kept) = (data.join("node-2"), data.join("kept"));
+    std::fs::rename(&second, &kept).unwrap();
+    copy(&data.join("node-1"), &second);
+    let refused = output(up(&data, three(), &[]), b"");
+    assert_eq!(code(&refused), 3, "{refused:?}");
+    assert!(
+        stderr(&refused).contains("node-1 and") && stderr(&refused).contains("are both of node 1"),
+        "{refused:?}"
+    );
+    std::fs::remove_dir_all(&second).unwrap();
+    std::fs::rename(&kept, &second).unwrap();
+    wait_until_complete(&ServingProgram::start(up(&data, three(), &[])));
+}
+
+#[test]
 fn folders_of_different_clusters_and_folders_without_data_are_refused() {
     let folder = folder();
     let data = folder.path().join("data");

@@ -13,6 +13,7 @@ mod doctor;
 mod dropped_during_use;
 mod errors_in_json;
 mod exceeded_limits;
+mod file_shortage;
 mod file_size_limit;
 mod folders;
 mod foreign_clients;
