@@ -59,7 +59,7 @@ pub use mapping::MapChangeError;
 pub use open::{InstanceOptions, OpenReport};
 pub use open_error::InstanceOpenError;
 pub use region_sizes::LargeRegion;
-pub use stats::{FailedLogs, InstanceStats, KeyspaceFigures};
+pub use stats::{FailedLogs, InstanceStats, KeyspaceFigures, PendingSplits};
 pub use stored_contents::{StoredContents, StoredInstance, StoredPartition};
 
 use clock::InstanceClock;

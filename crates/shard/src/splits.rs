@@ -474,6 +474,20 @@ impl<D: Disk> Instance<D> {
         self.splits.completed
     }
 
+    /// The number of children with their primary here whose parents wait for their split.
+    pub(super) fn unsplit_primaries(&self) -> u64 {
+        let mut count = 0;
+        for (keyspace, splits, parent) in self.splits.pending.keys() {
+            let Some(found) = self.map().keyspace(*keyspace) else { continue };
+            let children = all_children_of(found, (*splits, *parent)).into_iter();
+            let is_here = |id: &PartitionId| {
+                found.group(*id).is_some_and(|group| group.primary == self.identity.instance)
+            };
+            count += children.filter(is_here).count() as u64;
+        }
+        count
+    }
+
     /// The number of partitions that wait for their split.
     #[must_use]
     pub fn splits_pending(&self) -> usize {

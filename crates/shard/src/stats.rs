@@ -31,6 +31,15 @@ pub struct KeyspaceFigures {
     pub is_drained: bool,
 }
 
+/// Partitions of keyspaces that were split whose children are not made yet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PendingSplits {
+    /// Their number. They serve no requests.
+    pub parents: u64,
+    /// Children with their primary here, which are not served.
+    pub primaries: u64,
+}
+
 /// Figures of an instance. Counters start at its start.
 #[derive(Clone, Debug, Default)]
 pub struct InstanceStats {
@@ -46,8 +55,8 @@ pub struct InstanceStats {
     pub flushes: u64,
     /// Partitions here.
     pub partitions: u64,
-    /// Partitions of a keyspace that was split whose two halves are not made yet. They serve no requests.
-    pub splits_pending: u64,
+    /// Splits that are not done yet.
+    pub splits_pending: PendingSplits,
     /// Figures of the engine.
     pub engine: EngineStats,
     /// All partitions together: sizes and counts are sums. During post-split cleanup the records are an estimate.
@@ -254,7 +263,9 @@ impl<D: Disk> Instance<D> {
 
     /// The figures of the instance. Walks over all partitions, so it is for reports, not for every request.
     pub fn stats(&mut self) -> InstanceStats {
-        let (drained, splits_pending) = (self.drained(), self.splits_pending() as u64);
+        let drained = self.drained();
+        let splits_pending =
+            PendingSplits { parents: self.splits_pending() as u64, primaries: self.unsplit_primaries() };
         let Instance { engine, partitions, counters, clock, .. } = self;
         engine.check_disk_space();
         let requests = FrameKind::ALL.iter().filter(|kind| !kind.is_answer());

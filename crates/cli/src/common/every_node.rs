@@ -52,8 +52,9 @@ fn merge(status: &mut Status, reply: Status) {
         }
     }
     if let (Some(view), Some(own)) = (&mut status.view, &reply.view) {
-        // Only the node of a primary knows that its log has failed.
+        // Only the node of a primary knows that its log has failed, or that it waits for its split.
         view.log_failed += own.log_failed;
+        view.not_split += own.not_split;
     }
     for own in reply.keyspaces {
         if let Some(keyspace) = status.keyspaces.iter_mut().find(|keyspace| keyspace.id == own.id) {

@@ -27,6 +27,8 @@ pub(crate) struct ViewOutput {
     stuck: u32,
     /// Partitions that accept no writes, as the log of their primary has failed.
     log_failed: u32,
+    /// Partitions that are not served, as their primary waits for its split.
+    not_split: u32,
     /// What the node that was asked waits for before it joins; empty: nothing.
     waits_for: String,
 }
@@ -34,7 +36,17 @@ pub(crate) struct ViewOutput {
 impl ViewOutput {
     pub(crate) fn of(view: &NodeView) -> ViewOutput {
         let NodeView {
-            node, leader, age_ms, quorum, managers, answering, no_primary, stuck, log_failed, ..
+            node,
+            leader,
+            age_ms,
+            quorum,
+            managers,
+            answering,
+            no_primary,
+            stuck,
+            log_failed,
+            not_split,
+            ..
         } = *view;
         let (silent, waits_for) = (view.silent.clone(), view.waits_for.clone());
         ViewOutput {
@@ -48,6 +60,7 @@ impl ViewOutput {
             no_primary,
             stuck,
             log_failed,
+            not_split,
             waits_for,
         }
     }

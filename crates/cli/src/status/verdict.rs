@@ -97,6 +97,9 @@ pub(super) fn judge(status: &Status, warnings: usize) -> (StatusVerdict, String)
     if view.log_failed > 0 {
         parts.push(format!("the log of {} has failed", view.log_failed));
     }
+    if view.not_split > 0 {
+        parts.push(format!("{} {} for a split", view.not_split, by_number(view.not_split, "waits", "wait")));
+    }
     for (count, what) in [(groups.rebuilding, "being rebuilt"), (groups.moving, "on the move")] {
         if count > 0 {
             parts.push(format!("{count} {what}"));
@@ -203,6 +206,10 @@ mod tests {
         let first_line =
             "PROBLEM: 3 of 3 nodes are up, 7 of 256 partitions are not served, the log of 7 has failed";
         assert_eq!(failed, (StatusVerdict::Problem, first_line.to_owned()));
+        let not_split = judged(&status(up, |_, view| view.not_split = 9));
+        let first_line =
+            "PROBLEM: 3 of 3 nodes are up, 9 of 256 partitions are not served, 9 wait for a split";
+        assert_eq!(not_split, (StatusVerdict::Problem, first_line.to_owned()));
         assert_eq!(judged(&status(up, |_, view| view.quorum = false)).0, StatusVerdict::Problem);
         // They count as up until the failure detector has decided.
         let mut silent = status(up, |_, _| {});

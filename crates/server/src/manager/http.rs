@@ -134,7 +134,7 @@ async fn health(shared: &ManagerShared) -> Response<Full<Bytes>> {
         return response;
     }
     let figures = instances::figures(shared.instances()).await;
-    view.add_failed_logs(&figures);
+    view.add_own_partitions(&figures);
     if let Some(response) = unhealthy(shared, &view) {
         return response;
     }
@@ -168,6 +168,7 @@ fn partitions(view: &ClusterView) -> serde_json::Value {
         "stuck": service.stuck,
         "below_min_in_sync": service.below_min_in_sync,
         "log_failed": service.log_failed,
+        "not_split": service.not_split,
     })
 }
 
@@ -259,7 +260,8 @@ mod tests {
         let (status, body) = get(&shared, "/health");
         assert_eq!(status, StatusCode::OK);
         let json: serde_json::Value = serde_json::from_str(&body).unwrap();
-        let names = ["total", "served", "no_primary", "stuck", "below_min_in_sync", "log_failed"];
+        let names =
+            ["total", "served", "no_primary", "stuck", "below_min_in_sync", "log_failed", "not_split"];
         let zeros = serde_json::Map::from_iter(names.map(|name| (name.to_owned(), json!(0))));
         assert_eq!(json["partitions"], serde_json::Value::Object(zeros));
     }

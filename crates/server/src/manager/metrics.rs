@@ -26,7 +26,7 @@ use crate::process::{cpu_s, resident_bytes};
 pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
     let figures = instances::figures(shared.instances()).await;
     let mut view = ClusterView::of(shared).await;
-    view.add_failed_logs(&figures);
+    view.add_own_partitions(&figures);
     let instances = shared.instances().iter().zip(figures).map(|(instance, figures)| InstanceMetrics {
         id: instance.id.to_string(),
         recovered: instance.recovered.clone(),
@@ -356,6 +356,7 @@ impl MetricsSnapshot {
             no_primary,
             stuck,
             log_failed,
+            not_split,
             ..
         } = &self.view;
         let help = "Whether the control group decides, as far as this node knows";
@@ -381,6 +382,7 @@ impl MetricsSnapshot {
                 "Groups whose primary is on this node and accepts no writes, because its log has failed",
                 *log_failed,
             ),
+            ("groups_not_split", "Groups whose primary is on this node and waits for its split", *not_split),
             (
                 "groups_below_min_in_sync",
                 "Groups with fewer copies in sync than a write needs",

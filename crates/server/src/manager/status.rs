@@ -37,9 +37,10 @@ pub(super) async fn collect_status(shared: &ManagerShared) -> Status {
     let map = shared.history.borrow().map().clone();
     let figures = instances::figures(shared.instances()).await;
     let mut view = ClusterView::of(shared).await;
-    view.add_failed_logs(&figures);
+    view.add_own_partitions(&figures);
     let mut view = view.node_view;
-    view.warnings.extend(split_warning(figures.iter().flatten().map(|one| one.stats.splits_pending).sum()));
+    view.warnings
+        .extend(split_warning(figures.iter().flatten().map(|one| one.stats.splits_pending.parents).sum()));
     let (mut troubles, mut damaged) = (of_node(shared), Vec::new());
     for (instance, found) in shared.instances().iter().zip(&figures) {
         match found {
@@ -331,6 +332,7 @@ pub(super) fn to_json(status: &Status) -> Value {
         "node": view.node, "leader": view.leader, "age_ms": view.age_ms, "quorum": view.quorum,
         "managers": view.managers, "answering": view.answering, "silent": view.silent,
         "no_primary": view.no_primary, "stuck": view.stuck, "log_failed": view.log_failed,
+        "not_split": view.not_split,
         "waits_for": view.waits_for,
     });
     json!({

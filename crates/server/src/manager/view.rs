@@ -73,18 +73,23 @@ impl ClusterView {
             waits_for: status.waits_for.clone().unwrap_or_default(),
             warnings: Vec::new(),
             log_failed: 0,
+            not_split: 0,
         };
         let lost = count(map, |group| has_none(group) && map.is_unavailable(*group));
         node_view.warnings = warnings(map, &status, &node_view, (groups.groups, lost));
         ClusterView { node_view, groups, primaries_here, choosing, lost }
     }
 
-    /// Adds the partitions that accept no writes because their primary is on this node and its log has failed. Only the instances know them.
-    pub(super) fn add_failed_logs(&mut self, figures: &[InstanceFigures]) {
+    /// Adds the partitions with their primary on this node that accept no writes, as its log has failed, or that wait for their
+    /// split. Only the instances know them.
+    pub(super) fn add_own_partitions(&mut self, figures: &[InstanceFigures]) {
         let keyspaces = figures.iter().flatten().flat_map(|figures| figures.stats.keyspaces.values());
         let failed: u64 = keyspaces.map(|keyspace| keyspace.failed_primaries).sum();
         let failed = u32::try_from(failed).unwrap_or(u32::MAX).min(self.groups.groups);
         self.node_view.log_failed = failed;
+        let not_split: u64 =
+            figures.iter().flatten().map(|figures| figures.stats.splits_pending.primaries).sum();
+        self.node_view.not_split = u32::try_from(not_split).unwrap_or(u32::MAX).min(self.groups.groups);
         if failed > 0 {
             let warning = log_failed_warning(failed, self.groups.groups, self.node_view.node);
             self.node_view.warnings.push(warning);
@@ -93,7 +98,7 @@ impl ClusterView {
 
     /// How many partitions are served.
     pub(super) fn service(&self) -> PartitionService {
-        let admin::NodeView { quorum, no_primary, stuck, log_failed, .. } = self.node_view;
+        let admin::NodeView { quorum, no_primary, stuck, log_failed, not_split, .. } = self.node_view;
         let Self { primaries_here, choosing, lost, .. } = *self;
         let admin::GroupsStatus { groups, below_min_in_sync, .. } = self.groups;
         let unserved = self.node_view.unserved(&self.groups);
@@ -106,6 +111,7 @@ impl ClusterView {
             below_min_in_sync,
             primaries_here,
             log_failed,
+            not_split,
             choosing,
             lost,
         }
@@ -131,6 +137,8 @@ pub(super) struct PartitionService {
     primaries_here: u32,
     /// Those of them that accept no writes.
     pub(super) log_failed: u32,
+    /// Those of them that wait for their split.
+    pub(super) not_split: u32,
     choosing: u32,
     lost: u32,
 }
@@ -289,6 +297,7 @@ mod tests {
             below_min_in_sync: 0,
             primaries_here: 256,
             log_failed: 0,
+            not_split: 0,
             choosing: 0,
             lost: 0,
         };

@@ -37,7 +37,7 @@ pub struct ServerOptions {
     pub insecure: bool,
     /// The TLS settings, if TLS is in use.
     pub tls: Option<TlsOptions>,
-    /// The caller will call [`Server::set_cross_partition`] once the node is started. Until then, Redis commands with keys in several partitions get a temporary
+    /// The caller will call [`super::Server::set_cross_partition`] once the node is started. Until then, Redis commands with keys in several partitions get a temporary
     /// error; without this option they are refused permanently.
     pub serves_cross_partition: bool,
     /// How long commands of Redis clients wait for a partition without a primary, and for an answer of another instance.

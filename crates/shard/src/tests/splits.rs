@@ -383,12 +383,18 @@ fn full_disk_delays_a_split() {
     }
     let pending = bench.instance.splits_pending();
     assert!(pending > 0);
-    assert_eq!(bench.instance.stats().splits_pending, pending as u64, "the status names them");
+    let named = bench.instance.stats().splits_pending;
+    assert_eq!(
+        (named.parents, named.primaries),
+        (pending as u64, 2 * pending as u64),
+        "the status names them"
+    );
     bench.disk.set_capacity(None);
     for _ in 0..20 {
         bench.advance_ms(300);
     }
     assert_eq!(bench.instance.splits_pending(), 0);
+    assert_eq!(bench.instance.stats().splits_pending.primaries, 0);
     all_are_there(&mut bench);
 }
 

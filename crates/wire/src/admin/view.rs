@@ -44,6 +44,9 @@ pub struct NodeView {
     /// Number of groups whose primary is on the node and accepts no writes, because its log has failed.
     #[prost(uint32, tag = "12")]
     pub log_failed: u32,
+    /// Number of groups whose primary is on the node and serves no request, because the data is not split yet as the map says.
+    #[prost(uint32, tag = "13")]
+    pub not_split: u32,
 }
 
 impl NodeView {
@@ -51,7 +54,7 @@ impl NodeView {
     #[must_use]
     pub fn unserved(&self, groups: &GroupsStatus) -> u32 {
         let GroupsStatus { groups: all, below_min_in_sync, recovering, down, lost, .. } = *groups;
-        let stopped = self.no_primary + self.stuck + self.log_failed;
+        let stopped = self.no_primary + self.stuck + self.log_failed + self.not_split;
         // These sets overlap: the greatest of them is a lower bound.
         [stopped, below_min_in_sync, recovering, down, lost].into_iter().max().unwrap_or(0).min(all)
     }

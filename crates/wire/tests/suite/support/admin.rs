@@ -186,6 +186,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         waits_for: "the present map".into(),
         warnings: vec!["no answer from node 3".into()],
         log_failed: 0,
+        not_split: 0,
     };
     let status = Status {
         map_epoch: 7,
