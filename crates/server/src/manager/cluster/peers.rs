@@ -129,8 +129,10 @@ async fn connect(shared: &ManagerShared, to: &Address, is_logged: &mut bool) -> 
             *is_logged = false;
             Some(stream)
         }
-        Ok(Err(RejectedPeer { reason, is_final })) => {
-            if !std::mem::replace(is_logged, true) {
+        Ok(Err(RejectedPeer { reason, is_final, is_expected })) => {
+            if is_expected {
+                debug!(to = to.as_str(), reason, "a manager is not used");
+            } else if !std::mem::replace(is_logged, true) {
                 warn!(to = to.as_str(), reason, "the connection to a manager was rejected");
             }
             if is_final && let Some(cluster) = shared.cluster_handle() {
@@ -149,6 +151,8 @@ struct RejectedPeer {
     reason: String,
     /// The refusal is final: the versions or the secrets differ.
     is_final: bool,
+    /// It is one of the addresses that a returning member has of its cluster: its own.
+    is_expected: bool,
 }
 
 impl From<Failure<'_>> for RejectedPeer {
@@ -157,13 +161,13 @@ impl From<Failure<'_>> for RejectedPeer {
             failure,
             Failure::UnsupportedVersion { .. } | Failure::AuthRequired | Failure::AuthFailed { .. }
         );
-        RejectedPeer { reason: failure.to_string(), is_final }
+        RejectedPeer { reason: failure.to_string(), is_final, is_expected: false }
     }
 }
 
 impl From<std::io::Error> for RejectedPeer {
     fn from(error: std::io::Error) -> RejectedPeer {
-        RejectedPeer { reason: error.to_string(), is_final: false }
+        RejectedPeer { reason: error.to_string(), is_final: false, is_expected: false }
     }
 }
 
@@ -203,7 +207,8 @@ async fn handshake(shared: &ManagerShared, to: &Address, stream: &mut Stream) ->
                 manager.as_str()
             )
         });
-        return Err(RejectedPeer { reason, is_final });
+        let is_expected = !is_final && ack.incarnation == shared.about.incarnation;
+        return Err(RejectedPeer { reason, is_final, is_expected });
     }
     match prove {
         None => Ok(()),
@@ -304,7 +309,7 @@ async fn exchange_with<T>(
             }
             DecodeResult::Refused { failure, .. } => return Err(failure.into()),
             DecodeResult::Broken(broken) => {
-                return Err(RejectedPeer { reason: broken.to_string(), is_final: false });
+                return Err(RejectedPeer { reason: broken.to_string(), is_final: false, is_expected: false });
             }
         };
         let at = bytes.len();
