@@ -342,7 +342,11 @@ fn interrupted_publish_leaves_old_or_new_contents_for_all_handles() {
                     found[0]
                 );
                 let info = blob.stat().await.unwrap().expect("is there");
-                assert_eq!((info.finished, &info.attributes[..]), (true, &[now][..]), "{steps}");
+                // The commit may have been under way at the read.
+                assert!(
+                    info.finished && matches!(info.attributes[..], [one] if one == now || one == new),
+                    "{steps}: {info:?}"
+                );
                 if let Some(ended) = ended {
                     assert_eq!((ended.unwrap(), now), (20_000 + u64::from(new), new));
                     break;

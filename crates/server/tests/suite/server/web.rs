@@ -139,8 +139,7 @@ fn metrics_show_maintenance() {
 fn health_and_status_are_json_and_other_paths_list_endpoints() {
     let server = in_memory(2);
     let (line, body) = get(&server, "/health");
-    let partitions =
-        r#"{"below_min_in_sync":0,"log_failed":0,"no_primary":0,"served":256,"stuck":0,"total":256}"#;
+    let partitions = r#"{"below_min_in_sync":0,"log_failed":0,"no_primary":0,"not_split":0,"served":256,"stuck":0,"total":256}"#;
     let expected = format!("{{\"partitions\":{partitions},\"status\":\"serving\"}}");
     assert_eq!((&*line, &*body), ("HTTP/1.1 200 OK", &*expected));
     let (line, body) = get(&server, "/status");
