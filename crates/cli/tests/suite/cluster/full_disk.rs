@@ -35,8 +35,22 @@ fn takeover_without_a_free_byte_serves_reads_and_then_removals() {
             ok(&cluster, &["kv", "insert", "-k", name, &key(number), &key(number)]);
         }
     }
-    ok(&cluster, &["status", "--wait", "whole"]);
-    disk.fill_disk();
+    // A primary that appends an entry just then, such as a bound of its timestamps, leaves out followers that cannot store it. If both
+    // are left out, no other node may take over. That is not the case of this test.
+    for attempt in 0.. {
+        assert!(attempt < 20, "each time a follower was left out");
+        ok(&cluster, &["status", "--wait", "whole"]);
+        disk.fill_disk();
+        let is_whole = || {
+            let status: serde_json::Value =
+                serde_json::from_str(&ok(&cluster, &["status", "--json"])).unwrap();
+            status["groups"]["rebuilding"] == 0
+        };
+        if (0..10).all(|_| is_whole()) {
+            break;
+        }
+        disk.free();
+    }
     cluster.kill(0);
     for (name, _) in keyspaces {
         for number in 0..KEYS {
