@@ -96,7 +96,7 @@ impl Store for ClusterStore {
         conditions: Vec<(RecordKey, Option<Version>)>,
         writes: Vec<Write>,
     ) -> Result<bool, ObjectError> {
-        self.names.transact(&conditions, &writes).await.map_err(failed)
+        self.names.transact(&conditions, &writes, &[]).await.map_err(failed)
     }
 
     async fn scan(&self, from: RecordKey, to: RecordKey, limit: usize) -> Result<StorePage, ObjectError> {

@@ -37,8 +37,8 @@ pub async fn run<L: Layer, P: Procedure<L::Error, L::Own>>(
         };
         let outcome = match effect {
             Effect::Read(keys) => store.read(&keys).await.map(Event::Values),
-            Effect::Transact { conditions, writes } => {
-                let committed = store.transact(&conditions, &writes).await;
+            Effect::Transact { conditions, writes, additions } => {
+                let committed = store.transact(&conditions, &writes, &additions).await;
                 committed.map(|holds| if holds { Event::Committed } else { Event::Conflict })
             }
             Effect::Scan { from, to, limit, bytes } => {

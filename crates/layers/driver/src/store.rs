@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use zerohop_client::{AbortReason, Client, Error, Failure, Keyspace, Reason, Record, Timestamp, WaitUntil};
-use zerohop_layer_procedure::{NO_BYTE_LIMIT, RecordKey, Version, VersionedRecord, Write, after};
+use zerohop_client::{
+    AbortReason, Client, Error, Failure, Keyspace, Operator, Reason, Record, Timestamp, Transaction, WaitUntil,
+};
+use zerohop_layer_procedure::{
+    Addition, NO_BYTE_LIMIT, RecordKey, Version, VersionedRecord, Write, after,
+};
 
 use crate::error::StoreError;
 
@@ -70,7 +74,7 @@ impl RecordStore {
         keys.iter().zip(found).map(|(key, record)| versioned(key, record)).collect()
     }
 
-    /// Commits `writes` if each key of `conditions` still has its version, or is still absent. Result: whether they hold.
+    /// Commits `writes` and `additions` if each key of `conditions` still has its version, or is still absent. Result: whether they hold.
     ///
     /// # Errors
     /// The cluster does not serve a partition, or the outcome is unknown.
@@ -78,13 +82,14 @@ impl RecordStore {
         &self,
         conditions: &[(RecordKey, Option<Version>)],
         writes: &[Write],
+        additions: &[Addition],
     ) -> Result<bool, StoreError> {
-        if conditions.is_empty() && writes.is_empty() {
+        if conditions.is_empty() && writes.is_empty() && additions.is_empty() {
             return Ok(true);
         }
         let mut conflicts = 0;
         loop {
-            let error = match self.commit(conditions, writes).await {
+            let error = match self.commit(conditions, writes, additions).await {
                 Ok(()) => return Ok(true),
                 Err(error) => error,
             };
@@ -107,18 +112,43 @@ impl RecordStore {
         &self,
         conditions: &[(RecordKey, Option<Version>)],
         writes: &[Write],
+        additions: &[Addition],
     ) -> Result<(), Error> {
         let transaction = self.client.begin();
         for (key, version) in conditions {
             transaction.require(&self.records, key, version.map(|version| Timestamp(version.0)))?;
         }
+        self.write_in(&transaction, writes, additions)?;
+        transaction.commit().await.map(drop)
+    }
+
+    /// Adds writes to a transaction.
+    pub(crate) fn write_in(
+        &self,
+        transaction: &Transaction,
+        writes: &[Write],
+        additions: &[Addition],
+    ) -> Result<(), Error> {
         for write in writes {
             match &write.value {
                 Some(value) => transaction.insert(&self.records, &write.key, value)?,
                 None => transaction.remove(&self.records, &write.key)?,
             }
         }
-        transaction.commit().await.map(drop)
+        for Addition { key, offset, by } in additions {
+            transaction.write(self.records.transform_silently(key, *offset, Operator::Add, *by))?;
+        }
+        Ok(())
+    }
+
+    /// Reads keys within a transaction, which depends on them from here on.
+    pub(crate) async fn read_in(
+        &self,
+        transaction: &Transaction,
+        keys: &[RecordKey],
+    ) -> Result<Vec<Option<VersionedRecord>>, StoreError> {
+        let found = transaction.read_many(&self.records, keys).await?;
+        keys.iter().zip(found).map(|(key, record)| versioned(key, record)).collect()
     }
 
     /// Whether a transaction without an answer was applied: all its records stand, and are of one transaction that came after

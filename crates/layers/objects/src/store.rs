@@ -80,7 +80,8 @@ pub async fn run<S: Store, P: Procedure>(store: &S, mut procedure: P) -> Result<
         };
         let outcome = match effect {
             Effect::Read(keys) => store.read(keys).await.map(Event::Values),
-            Effect::Transact { conditions, writes } => {
+            Effect::Transact { conditions, writes, additions } => {
+                debug_assert!(additions.is_empty(), "procedures of objects count nothing");
                 let committed = store.transact(conditions, writes).await;
                 committed.map(|committed| if committed { Event::Committed } else { Event::Conflict })
             }

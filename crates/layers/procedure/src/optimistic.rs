@@ -5,7 +5,9 @@ use std::marker::PhantomData;
 
 use crate::keys::RecordKey;
 use crate::planted::{Bug, is_planted};
-use crate::procedure::{Effect, Event, LayerError, Procedure, Step, VersionedRecord, Write};
+use crate::procedure::{
+    Addition, Effect, Event, LayerError, Procedure, Step, Version, VersionedRecord, Write,
+};
 use crate::record::Record;
 
 /// The most attempts of a transaction.
@@ -73,22 +75,40 @@ impl<E: LayerError> Reads<E> {
 
 /// The writes of an attempt.
 #[derive(Default)]
-pub struct Writes(Vec<Write>);
+pub struct Writes {
+    records: Vec<Write>,
+    additions: Vec<Addition>,
+}
 
 impl Writes {
     /// Writes a record.
     pub fn put(&mut self, key: RecordKey, record: &impl Record) {
-        self.0.push(Write { key, value: Some(record.encode()) });
+        self.records.push(Write { key, value: Some(record.encode()) });
     }
 
     /// Writes a record without bytes.
     pub fn put_empty(&mut self, key: RecordKey) {
-        self.0.push(Write { key, value: Some(Vec::new()) });
+        self.records.push(Write { key, value: Some(Vec::new()) });
     }
 
     /// Removes a record.
     pub fn remove(&mut self, key: RecordKey) {
-        self.0.push(Write { key, value: None });
+        self.records.push(Write { key, value: None });
+    }
+
+    /// Adds to a number of a record that the attempt neither reads nor writes.
+    pub fn add(&mut self, key: RecordKey, offset: u64, by: i64) {
+        self.additions.push(Addition { key, offset, by });
+    }
+
+    /// The records that are written, and what is added.
+    #[must_use]
+    pub fn into_parts(self) -> (Vec<Write>, Vec<Addition>) {
+        (self.records, self.additions)
+    }
+
+    const fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.additions.is_empty()
     }
 }
 
@@ -117,9 +137,66 @@ impl<T, E, F: FnMut(u64, &mut Reads<E>, &mut Writes) -> Result<T, Pause<E>>> Dec
     }
 }
 
+/// What an attempt does next.
+pub enum AttemptStep<T, E> {
+    /// It reads these keys: [`Attempt::supply`] gives it their records.
+    Read(Vec<RecordKey>),
+    /// It has decided. An error has no writes.
+    Decided(Result<T, E>, Writes),
+}
+
+/// A decision with what it has read.
+pub struct Attempt<D: Decide<E>, E> {
+    decide: D,
+    reads: Reads<E>,
+    asked: Vec<RecordKey>,
+    rounds: u32,
+}
+
+impl<E: LayerError, D: Decide<E>> Attempt<D, E> {
+    /// An attempt that has read nothing.
+    pub fn new(decide: D) -> Self {
+        Self { decide, reads: Reads::default(), asked: Vec::new(), rounds: 0 }
+    }
+
+    /// Decides, or asks for records.
+    pub fn advance(&mut self, now: u64) -> AttemptStep<D::Output, E> {
+        let mut writes = Writes::default();
+        match self.decide.decide(now, &mut self.reads, &mut writes) {
+            Ok(output) => AttemptStep::Decided(Ok(output), writes),
+            Err(Pause::Missing) => {
+                self.rounds += 1;
+                self.asked = std::mem::take(&mut self.reads.missing).into_iter().collect();
+                AttemptStep::Read(self.asked.clone())
+            }
+            Err(Pause::Fail(error)) => AttemptStep::Decided(Err(error), Writes::default()),
+        }
+    }
+
+    /// Gives it the records of [`AttemptStep::Read`], in its order. Result: whether there is one for each key.
+    #[must_use]
+    pub fn supply(&mut self, values: Vec<Option<VersionedRecord>>) -> bool {
+        let is_complete = values.len() == self.asked.len();
+        self.reads.seen.extend(std::mem::take(&mut self.asked).into_iter().zip(values));
+        is_complete
+    }
+
+    /// What it depends on: keys and their versions. Those that it assumes to be absent are among them.
+    pub fn conditions(&self) -> impl Iterator<Item = (RecordKey, Option<Version>)> + '_ {
+        self.reads.seen.iter().map(|(key, record)| (key.clone(), record.as_ref().map(|record| record.version)))
+    }
+
+    /// Forgets what it has read.
+    fn restart(&mut self) {
+        self.reads = Reads::default();
+        self.asked.clear();
+        self.rounds = 0;
+    }
+}
+
 enum TransactionState<T, E> {
     Idle,
-    Reading(Vec<RecordKey>),
+    Reading,
     Committing(Result<T, E>),
 }
 
@@ -128,51 +205,38 @@ enum TransactionState<T, E> {
 /// Invariant: a result that depends on records of more than one round, or on writes, is reported only after a commit that has
 /// confirmed the version of each record read.
 pub struct OptimisticTransaction<D: Decide<E>, E> {
-    decide: D,
-    reads: Reads<E>,
-    rounds: u32,
-    attempts: u32,
+    attempt: Attempt<D, E>,
+    conflicts: u32,
     state: TransactionState<D::Output, E>,
 }
 
 impl<E: LayerError, D: Decide<E>> OptimisticTransaction<D, E> {
     /// The transaction of a decision.
     pub fn new(decide: D) -> Self {
-        Self { decide, reads: Reads::default(), rounds: 0, attempts: 0, state: TransactionState::Idle }
+        Self { attempt: Attempt::new(decide), conflicts: 0, state: TransactionState::Idle }
     }
 
     fn advance<A>(&mut self, now: u64) -> Step<D::Output, E, A> {
-        let mut writes = Writes::default();
-        let output = match self.decide.decide(now, &mut self.reads, &mut writes) {
-            Ok(output) => Ok(output),
-            Err(Pause::Missing) => {
-                self.rounds += 1;
-                let keys: Vec<RecordKey> = std::mem::take(&mut self.reads.missing).into_iter().collect();
-                self.state = TransactionState::Reading(keys.clone());
+        let (output, writes) = match self.attempt.advance(now) {
+            AttemptStep::Read(keys) => {
+                self.state = TransactionState::Reading;
                 return Step::Effect(Effect::Read(keys));
             }
-            Err(Pause::Fail(error)) => {
-                writes.0.clear();
-                Err(error)
-            }
+            AttemptStep::Decided(output, writes) => (output, writes),
         };
-        if writes.0.is_empty() && self.rounds <= 1 {
+        if writes.is_empty() && self.attempt.rounds <= 1 {
             return Step::Done(output);
         }
-        let mut conditions: Vec<_> = self
-            .reads
-            .seen
-            .iter()
-            .map(|(key, record)| (key.clone(), record.as_ref().map(|record| record.version)))
-            .collect();
+        let (writes, additions) = writes.into_parts();
+        let mut conditions: Vec<_> = self.attempt.conditions().collect();
         if is_planted(Bug::OnlyWrittenChecked) {
-            conditions.retain(|(key, _)| writes.0.iter().any(|write| write.key == *key));
+            conditions.retain(|(key, _)| writes.iter().any(|write| write.key == *key));
         }
         if is_planted(Bug::NothingChecked) {
             conditions.clear();
         }
         self.state = TransactionState::Committing(output);
-        Step::Effect(Effect::Transact { conditions, writes: writes.0 })
+        Step::Effect(Effect::Transact { conditions, writes, additions })
     }
 }
 
@@ -182,18 +246,20 @@ impl<E: LayerError, A, D: Decide<E>> Procedure<E, A> for OptimisticTransaction<D
     fn step(&mut self, now: u64, event: Event<E>) -> Step<D::Output, E, A> {
         match (std::mem::replace(&mut self.state, TransactionState::Idle), event) {
             (TransactionState::Idle, Event::Start) => self.advance(now),
-            (TransactionState::Reading(keys), Event::Values(values)) if keys.len() == values.len() => {
-                self.reads.seen.extend(keys.into_iter().zip(values));
-                self.advance(now)
+            (TransactionState::Reading, Event::Values(values)) => {
+                if self.attempt.supply(values) {
+                    self.advance(now)
+                } else {
+                    Step::fail(E::unavailable("the driver has not read all keys".to_owned()))
+                }
             }
             (TransactionState::Committing(output), Event::Committed) => Step::Done(output),
             (TransactionState::Committing(_), Event::Conflict) => {
-                self.attempts += 1;
-                if self.attempts == ATTEMPTS_MAX {
+                self.conflicts += 1;
+                if self.conflicts == ATTEMPTS_MAX {
                     return Step::fail(E::busy());
                 }
-                self.reads = Reads::default();
-                self.rounds = 0;
+                self.attempt.restart();
                 self.advance(now)
             }
             (_, event) => Step::unexpected(&event),

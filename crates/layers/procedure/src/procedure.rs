@@ -42,18 +42,31 @@ pub struct Write {
     pub value: Option<Vec<u8>>,
 }
 
+/// A number that a transaction adds to, whatever it is: 8 bytes, little-endian. Transactions that only add do not conflict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addition {
+    /// The key of the record.
+    pub key: RecordKey,
+    /// Where the number is in the record, in bytes.
+    pub offset: u64,
+    /// What is added. The sum wraps around.
+    pub by: i64,
+}
+
 /// What the driver of a procedure does next. `A` is what only one layer asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect<A = Infallible> {
     /// Reads keys. Answer: [`Event::Values`].
     Read(Vec<RecordKey>),
-    /// Commits the writes in one transaction if each key of `conditions` still has its version, or is still absent.
+    /// Commits the writes and additions in one transaction if each key of `conditions` still has its version, or is still absent.
     /// Answer: [`Event::Committed`] or [`Event::Conflict`].
     Transact {
         /// The versions that must still stand.
         conditions: Vec<(RecordKey, Option<Version>)>,
         /// What is written.
         writes: Vec<Write>,
+        /// What is added to numbers of other records.
+        additions: Vec<Addition>,
     },
     /// Reads at most `limit` records from `from` on, below `to`. The page ends behind the record with which the bytes of its
     /// values reach `bytes`. Answer: [`Event::Page`].

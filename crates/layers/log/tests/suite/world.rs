@@ -75,7 +75,7 @@ impl World {
                 }
                 LogEvent::Page { entries, next }
             }
-            LogEffect::Transact { conditions, writes } => {
+            LogEffect::Transact { conditions, writes, .. } => {
                 let stands = |(key, version): &(RecordKey, Option<Version>)| {
                     self.read(key).map(|read| read.version) == *version
                 };

@@ -97,7 +97,7 @@ impl World {
                 let next = if entries.len() > *limit { entries.pop().map(|(key, _)| key) } else { None };
                 Event::Page { entries, next }
             }
-            Effect::Transact { conditions: versions, writes } => {
+            Effect::Transact { conditions: versions, writes, .. } => {
                 let stands = |(key, version): &(RecordKey, Option<Version>)| {
                     self.read(key).map(|read| read.version) == *version
                 };
