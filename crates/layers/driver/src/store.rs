@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use zerohop_client::{
-    AbortReason, Client, Error, Failure, Keyspace, Operator, Reason, Record, Timestamp, Transaction, WaitUntil,
+    AbortReason, Client, Error, Failure, Keyspace, Reason, Record, Timestamp, Transaction, Transform,
+    WaitUntil,
 };
-use zerohop_layer_procedure::{
-    Addition, NO_BYTE_LIMIT, RecordKey, Version, VersionedRecord, Write, after,
-};
+use zerohop_layer_procedure::{Addition, NO_BYTE_LIMIT, RecordKey, Version, VersionedRecord, Write, after};
 
 use crate::error::StoreError;
 
@@ -136,7 +135,7 @@ impl RecordStore {
             }
         }
         for Addition { key, offset, by } in additions {
-            transaction.write(self.records.transform_silently(key, *offset, Operator::Add, *by))?;
+            transaction.write(self.records.transform_silently(key, Transform::add(*by).at(*offset)))?;
         }
         Ok(())
     }
@@ -147,7 +146,8 @@ impl RecordStore {
         transaction: &Transaction,
         keys: &[RecordKey],
     ) -> Result<Vec<Option<VersionedRecord>>, StoreError> {
-        let found = transaction.read_many(&self.records, keys).await?;
+        let records: Vec<(&Keyspace, &RecordKey)> = keys.iter().map(|key| (&self.records, key)).collect();
+        let found = transaction.read_many(&records).await?;
         keys.iter().zip(found).map(|(key, record)| versioned(key, record)).collect()
     }
 

@@ -26,7 +26,9 @@ pub async fn decide_within<L: Layer, D: Decide<L::Error>>(
             AttemptStep::Read(keys) => {
                 let values = store.read_in(transaction, &keys).await.map_err(failed)?;
                 if !attempt.supply(values) {
-                    return Err(failed(StoreError::Unavailable("the store has not read all keys".to_owned())));
+                    return Err(failed(StoreError::Unavailable(
+                        "the store has not read all keys".to_owned(),
+                    )));
                 }
                 read.extend(keys);
             }

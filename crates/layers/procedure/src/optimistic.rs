@@ -183,7 +183,10 @@ impl<E: LayerError, D: Decide<E>> Attempt<D, E> {
 
     /// What it depends on: keys and their versions. Those that it assumes to be absent are among them.
     pub fn conditions(&self) -> impl Iterator<Item = (RecordKey, Option<Version>)> + '_ {
-        self.reads.seen.iter().map(|(key, record)| (key.clone(), record.as_ref().map(|record| record.version)))
+        self.reads
+            .seen
+            .iter()
+            .map(|(key, record)| (key.clone(), record.as_ref().map(|record| record.version)))
     }
 
     /// Forgets what it has read.

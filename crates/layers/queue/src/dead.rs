@@ -72,7 +72,11 @@ impl ListDead {
         Self { partition, from, letters: letters.max(1), state: ListState::Idle }
     }
 
-    fn collect(&mut self, entries: Vec<(RecordKey, Vec<u8>)>, next: Option<RecordKey>) -> QueueStep<DeadPage> {
+    fn collect(
+        &mut self,
+        entries: Vec<(RecordKey, Vec<u8>)>,
+        next: Option<RecordKey>,
+    ) -> QueueStep<DeadPage> {
         let mut found = Vec::with_capacity(entries.len());
         for (key, value) in entries {
             let dead = keys::time_and_message(&key).zip(DeadRecord::decode(&value));
@@ -175,9 +179,9 @@ fn found(
     partition: u32,
     letters: &[(u64, MessageId)],
 ) -> Result<Vec<FoundLetter>, QueuePause> {
-    let keys = letters.iter().flat_map(|(died, id)| {
-        [keys::dead(partition, *died, *id), keys::message(partition, *id)]
-    });
+    let keys = letters
+        .iter()
+        .flat_map(|(died, id)| [keys::dead(partition, *died, *id), keys::message(partition, *id)]);
     reads.require(keys)?;
     let mut all = Vec::with_capacity(letters.len());
     for (died, id) in letters {

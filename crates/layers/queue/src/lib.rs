@@ -38,8 +38,8 @@ pub use pop::{PopOutcome, PopQueue, PopRequest, PoppedMessage};
 pub use procedure::{QueueEffect, QueueEvent, QueueProcedure, QueueStep};
 pub use push::{MESSAGE_BYTES_MAX, NewMessage, PushOutcome, PushRequest, push, push_decision};
 pub use records::{
-    ConsumerId, ConsumerRecord, CountsRecord, DeadRecord, EntryRecord, GroupPlace, GroupRecord, Lease, MessageId,
-    MessageRecord, NameRecord, ProducerId, ProducerRecord, QueueOptions, WaitingRecord,
+    ConsumerId, ConsumerRecord, CountsRecord, DeadRecord, EntryRecord, GroupPlace, GroupRecord, Lease,
+    MessageId, MessageRecord, NameRecord, ProducerId, ProducerRecord, QueueOptions, WaitingRecord,
 };
 pub use settle::{Receipt, SettleAction, SettleOutcome, SettleRequest, settle, settle_decision};
 pub use statistics::{PartitionStatistics, ReadStatistics};

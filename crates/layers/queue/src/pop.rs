@@ -192,7 +192,9 @@ impl Procedure<QueueError> for PopQueue {
 
     fn step(&mut self, now: u64, event: QueueEvent) -> QueueStep<PopOutcome> {
         match (std::mem::replace(&mut self.state, PopState::Idle), event) {
-            (PopState::Idle, QueueEvent::Start) if self.request.lease == 0 => QueueStep::fail(QueueError::BadLease),
+            (PopState::Idle, QueueEvent::Start) if self.request.lease == 0 => {
+                QueueStep::fail(QueueError::BadLease)
+            }
             (PopState::Idle, QueueEvent::Start) => self.scan_ready(),
             (PopState::ScanningReady, QueueEvent::Page { entries, .. }) => match candidates(entries) {
                 Err(error) => QueueStep::fail(error),
@@ -210,7 +212,8 @@ impl Procedure<QueueError> for PopQueue {
                 Err(error) => QueueStep::fail(error),
                 Ok(found) => {
                     self.next_due = found.iter().map(|(due, _)| *due).find(|due| *due > now);
-                    let due = found.into_iter().filter(|(due, _)| *due <= now).map(|(_, candidate)| candidate);
+                    let due =
+                        found.into_iter().filter(|(due, _)| *due <= now).map(|(_, candidate)| candidate);
                     self.lease(now, due.chain(ready).collect())
                 }
             },
@@ -228,7 +231,8 @@ fn lease_decision(
     move |now, reads, writes| {
         let PopRequest { partition, consumer, number, .. } = request;
         let consumer_key = keys::consumer(partition, consumer);
-        let found = candidates.iter().flat_map(|one| [one.key.clone(), keys::message(partition, one.message)]);
+        let found =
+            candidates.iter().flat_map(|one| [one.key.clone(), keys::message(partition, one.message)]);
         reads.require([consumer_key.clone()].into_iter().chain(found))?;
         let mut record: ConsumerRecord = reads.get(&consumer_key)?.unwrap_or_default();
         if record.number > number {
@@ -287,7 +291,8 @@ fn repeated(
     request: &PopRequest,
     record: &ConsumerRecord,
 ) -> Result<PopOutcome, QueuePause> {
-    let leases: Vec<Lease> = record.leases.iter().filter(|lease| lease.pop == request.number).copied().collect();
+    let leases: Vec<Lease> =
+        record.leases.iter().filter(|lease| lease.pop == request.number).copied().collect();
     reads.require(leases.iter().map(|lease| keys::message(request.partition, lease.message)))?;
     let mut outcome = PopOutcome::default();
     for Lease { due, message: id, tries, .. } in leases {

@@ -8,7 +8,8 @@ use crate::keys;
 use crate::planted::{Bug, is_planted};
 use crate::procedure::{QueuePause, QueueProcedure, QueueReads};
 use crate::records::{
-    CountsRecord, EntryRecord, MessageId, MessageRecord, NameRecord, ProducerId, ProducerRecord, WaitingRecord,
+    CountsRecord, EntryRecord, MessageId, MessageRecord, NameRecord, ProducerId, ProducerRecord,
+    WaitingRecord,
 };
 
 /// The most bytes of a message. Those of a push are limited by what a transaction may change in one partition.
@@ -39,8 +40,10 @@ pub struct PushRequest {
     pub first: u64,
     /// The messages.
     pub messages: Vec<NewMessage>,
-    /// How long a name counts, in milliseconds.
+    /// How long a name counts, in milliseconds; 0: not at all.
     pub names: u64,
+    /// The partition remembers the numbers, so that a repeated push is known.
+    pub is_remembered: bool,
 }
 
 /// What a push did.
@@ -68,8 +71,8 @@ fn decide(
     reads: &mut QueueReads,
     writes: &mut Writes,
 ) -> Result<PushOutcome, QueuePause> {
-    let PushRequest { partition, producer, first, ref messages, names } = *request;
-    messages.iter().try_for_each(check)?;
+    let PushRequest { partition, producer, first, ref messages, names, is_remembered } = *request;
+    messages.iter().try_for_each(NewMessage::check)?;
     if messages.is_empty() {
         return Ok(PushOutcome::default());
     }
@@ -80,8 +83,10 @@ fn decide(
     };
     let groups = messages.iter().filter_map(|message| message.group.as_deref());
     let groups = groups.map(|group| keys::group(partition, group));
-    reads.require([producer_key.clone()].into_iter().chain(groups).chain(messages.iter().filter_map(of_name)))?;
-    let before: ProducerRecord = reads.get(&producer_key)?.unwrap_or_default();
+    let remembered = is_remembered.then(|| producer_key.clone());
+    reads.require(remembered.into_iter().chain(groups).chain(messages.iter().filter_map(of_name)))?;
+    let before: ProducerRecord =
+        if is_remembered { reads.get(&producer_key)?.unwrap_or_default() } else { ProducerRecord::default() };
     let last = first + messages.len() as u64 - 1;
     if before.number >= first && !is_planted(Bug::RepeatedPushCounts) {
         return repeated(&before, (producer, first, last));
@@ -93,7 +98,10 @@ fn decide(
         let id = MessageId { producer, number };
         if let Some(key) = of_name(message) {
             // The same name may stand twice in one push.
-            let earlier = messages.iter().zip(&outcome.messages).rfind(|(other, _)| of_name(other).as_ref() == Some(&key));
+            let earlier = messages
+                .iter()
+                .zip(&outcome.messages)
+                .rfind(|(other, _)| of_name(other).as_ref() == Some(&key));
             let named = match earlier {
                 Some((_, earlier)) => Some(*earlier),
                 None => live_name(reads, &key, now)?,
@@ -111,7 +119,9 @@ fn decide(
     }
     outcome.duplicates = duplicates.len();
     changes.write(writes);
-    writes.put(producer_key, &ProducerRecord { number: last, used: now, duplicates });
+    if is_remembered {
+        writes.put(producer_key, &ProducerRecord { number: last, used: now, duplicates });
+    }
     let pushed = messages.len() - outcome.duplicates;
     if pushed > 0 {
         writes.add(keys::counts(partition), CountsRecord::PUSHED, pushed as i64);
@@ -133,11 +143,17 @@ fn repeated(
     Ok(PushOutcome { messages, duplicates: before.duplicates.len() })
 }
 
-fn check(message: &NewMessage) -> Result<(), QueueError> {
-    if message.value.len() > MESSAGE_BYTES_MAX {
-        return Err(QueueError::MessageTooLong { bytes: message.value.len() });
+impl NewMessage {
+    /// Checks its length, its group and its name.
+    ///
+    /// # Errors
+    /// [`QueueError::MessageTooLong`], [`QueueError::BadName`].
+    pub fn check(&self) -> Result<(), QueueError> {
+        if self.value.len() > MESSAGE_BYTES_MAX {
+            return Err(QueueError::MessageTooLong { bytes: self.value.len() });
+        }
+        self.group.iter().chain(&self.name).try_for_each(|name| keys::check_name(name).map(drop))
     }
-    message.group.iter().chain(&message.name).try_for_each(|name| keys::check_name(name).map(drop))
 }
 
 /// The message whose name counts at `now`.

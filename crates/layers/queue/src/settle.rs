@@ -153,7 +153,12 @@ fn decide(
     }
     if settled > 0 {
         changes.write(writes);
-        writes.put(consumer_key, &record);
+        // Without a record, what is settled again counts as settled before.
+        if record.leases.is_empty() && record.lapsed < now {
+            writes.remove(consumer_key);
+        } else {
+            writes.put(consumer_key, &record);
+        }
     }
     Ok(outcome)
 }

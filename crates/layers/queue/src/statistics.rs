@@ -53,7 +53,12 @@ impl ReadStatistics {
         Self { partition, state: StatisticsState::Idle }
     }
 
-    fn scan_timed(&mut self, so_far: PartitionStatistics, pages: u32, from: RecordKey) -> QueueStep<PartitionStatistics> {
+    fn scan_timed(
+        &mut self,
+        so_far: PartitionStatistics,
+        pages: u32,
+        from: RecordKey,
+    ) -> QueueStep<PartitionStatistics> {
         self.state = StatisticsState::ScanningTimed(so_far, pages);
         let to = keys::all_timed(self.partition).1;
         QueueStep::Effect(Effect::Scan { from, to, limit: PAGE_ENTRIES, bytes: PAGE_BYTES })
@@ -61,7 +66,11 @@ impl ReadStatistics {
 }
 
 /// Adds the entries of a page.
-fn count(now: u64, entries: &[(RecordKey, Vec<u8>)], into: &mut PartitionStatistics) -> Result<(), QueueError> {
+fn count(
+    now: u64,
+    entries: &[(RecordKey, Vec<u8>)],
+    into: &mut PartitionStatistics,
+) -> Result<(), QueueError> {
     for (key, value) in entries {
         let found = keys::time_and_message(key).zip(EntryRecord::decode(value));
         let Some(((time, _), entry)) = found else { return Err(QueueError::Corrupt(key.clone())) };
@@ -92,7 +101,8 @@ impl Procedure<QueueError> for ReadStatistics {
                     return QueueStep::fail(QueueError::Corrupt(keys::counts(self.partition)));
                 };
                 let CountsRecord { pushed, finished, .. } = counts;
-                let so_far = PartitionStatistics { depth: counts.depth(), pushed, finished, ..Default::default() };
+                let so_far =
+                    PartitionStatistics { depth: counts.depth(), pushed, finished, ..Default::default() };
                 self.state = StatisticsState::ScanningReady(so_far);
                 let (from, to) = keys::all_ready(self.partition);
                 QueueStep::Effect(Effect::Scan { from, to, limit: 1, bytes: PAGE_BYTES })

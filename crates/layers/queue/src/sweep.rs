@@ -130,7 +130,9 @@ fn remove_names(ends: Vec<RecordKey>) -> impl QueueProcedure<Output = u64> + Sen
         reads.require(ends.iter().cloned().chain(names))?;
         let mut removed = 0;
         for end in &ends {
-            let Some(key) = keys::name_of_end(end) else { return Err(QueueError::Corrupt(end.clone()).into()) };
+            let Some(key) = keys::name_of_end(end) else {
+                return Err(QueueError::Corrupt(end.clone()).into());
+            };
             // The name may have been pushed again, with another end.
             let until = end.get(5..13).and_then(|until| until.try_into().ok()).map(u64::from_be_bytes);
             let name = reads.get::<NameRecord>(&key)?;

@@ -2,7 +2,9 @@
 
 use zerohop_base::bytes::Reader;
 use zerohop_layer_procedure::Record;
-use zerohop_layer_procedure::record::{only_format, read_bytes, read_option, read_text, write_bytes, write_option};
+use zerohop_layer_procedure::record::{
+    only_format, read_bytes, read_option, read_text, write_bytes, write_option,
+};
 
 use super::client::ProducerId;
 

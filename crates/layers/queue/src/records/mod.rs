@@ -26,12 +26,8 @@ mod tests {
     fn samples() -> Vec<Vec<u8>> {
         let id = MessageId { producer: ProducerId([1; 16]), number: 2 };
         let place = GroupPlace { group: "group".to_owned(), place: 3 };
-        let message = MessageRecord {
-            pushed: 4,
-            group: Some("group".to_owned()),
-            name: None,
-            value: vec![1, 2, 3],
-        };
+        let message =
+            MessageRecord { pushed: 4, group: Some("group".to_owned()), name: None, value: vec![1, 2, 3] };
         let consumer = Some(ConsumerId([5; 16]));
         let lease = Lease { pop: 1, due: 2, message: id, tries: 3 };
         vec![

@@ -48,7 +48,14 @@ impl Producer {
                 })
                 .collect();
             self.next += messages.len() as u64;
-            let request = PushRequest { partition: PARTITION, producer: self.id, first, messages, names: NAMES };
+            let request = PushRequest {
+                partition: PARTITION,
+                producer: self.id,
+                first,
+                messages,
+                names: NAMES,
+                is_remembered: true,
+            };
             self.active = Some(Self::run(world.now, request));
             return Ok(());
         };
@@ -93,7 +100,8 @@ fn check_push(world: &World, request: &PushRequest, outcome: &PushOutcome) -> Re
         let is_right = if *id == own {
             stored.message == *message
         } else {
-            message.name.is_some() && (&stored.message.name, &stored.message.group) == (&message.name, &message.group)
+            message.name.is_some()
+                && (&stored.message.name, &stored.message.group) == (&message.name, &message.group)
         };
         if !is_right {
             return Err(format!("{id} is called the message {own}"));
@@ -158,19 +166,22 @@ impl Consumer {
     fn begin(&mut self, now: u64, random: &mut Random) {
         if self.leased.is_empty() || random.chance(1, 6) {
             self.number += 1 + random.below(2);
-            self.run = self.pop(now, PopRequest {
-                partition: PARTITION,
-                consumer: self.id,
-                number: self.number,
-                is_repeat: false,
-                messages: 1 + random.below(4) as u32,
-                bytes: 1 + random.below(40),
-                lease: 20 + random.below(300),
-                tries: TRIES,
-                looks_at_due: random.chance(1, 3),
-                spread: random.below(3) as u32,
-                random: random.below(1 << 20),
-            });
+            self.run = self.pop(
+                now,
+                PopRequest {
+                    partition: PARTITION,
+                    consumer: self.id,
+                    number: self.number,
+                    is_repeat: false,
+                    messages: 1 + random.below(4) as u32,
+                    bytes: 1 + random.below(40),
+                    lease: 20 + random.below(300),
+                    tries: TRIES,
+                    looks_at_due: random.chance(1, 3),
+                    spread: random.below(3) as u32,
+                    random: random.below(1 << 20),
+                },
+            );
             return;
         }
         let count = 1 + random.below(self.leased.len() as u64) as usize;
@@ -327,12 +338,17 @@ impl Keeper {
         let letters: Vec<(u64, MessageId)> = page.letters.iter().map(|one| (one.died, one.id)).collect();
         let is_redrive = random.chance(2, 3);
         let count = if is_redrive {
-            ProcedureRun::new(world.now, redrive_dead(PARTITION, letters), Intent::Redrive).run(world, random)?
+            ProcedureRun::new(world.now, redrive_dead(PARTITION, letters), Intent::Redrive)
+                .run(world, random)?
         } else {
             ProcedureRun::new(world.now, purge_dead(PARTITION, letters), Intent::Purge).run(world, random)?
         };
         let count = count.unwrap_or(0) as u64;
-        if is_redrive { self.redriven += count } else { self.purged += count }
+        if is_redrive {
+            self.redriven += count
+        } else {
+            self.purged += count
+        }
         Ok(())
     }
 }

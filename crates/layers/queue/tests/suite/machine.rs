@@ -53,7 +53,11 @@ impl<T: 'static> ProcedureRun<T> {
     }
 
     /// Carries out all effects, at times until an answer is lost.
-    pub(crate) fn run(mut self, world: &mut World, random: &mut Random) -> Result<Result<T, QueueError>, String> {
+    pub(crate) fn run(
+        mut self,
+        world: &mut World,
+        random: &mut Random,
+    ) -> Result<Result<T, QueueError>, String> {
         for _ in 0..10_000 {
             world.now += 1;
             if let Some(result) = self.advance(world, random)? {

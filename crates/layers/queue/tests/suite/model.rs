@@ -10,9 +10,17 @@ pub(crate) const NAMES: u64 = 400;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MessageState {
     /// No consumer has it; before this moment none may.
-    Free { from: u64 },
-    Leased { consumer: ConsumerId, due: u64 },
-    Finished { consumer: ConsumerId, due: u64 },
+    Free {
+        from: u64,
+    },
+    Leased {
+        consumer: ConsumerId,
+        due: u64,
+    },
+    Finished {
+        consumer: ConsumerId,
+        due: u64,
+    },
     Dead,
     Purged,
 }
@@ -35,7 +43,13 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn push(&mut self, now: u64, begun: u64, id: MessageId, message: NewMessage) -> Result<(), String> {
+    pub(crate) fn push(
+        &mut self,
+        now: u64,
+        begun: u64,
+        id: MessageId,
+        message: NewMessage,
+    ) -> Result<(), String> {
         if self.messages.contains_key(&id) {
             return Err(format!("{id} is pushed twice"));
         }
@@ -57,7 +71,14 @@ impl Model {
         self.messages.get_mut(&id).ok_or_else(|| format!("{id} was never pushed"))
     }
 
-    pub(crate) fn lease(&mut self, now: u64, id: MessageId, consumer: ConsumerId, due: u64, tries: u32) -> Result<(), String> {
+    pub(crate) fn lease(
+        &mut self,
+        now: u64,
+        id: MessageId,
+        consumer: ConsumerId,
+        due: u64,
+        tries: u32,
+    ) -> Result<(), String> {
         let one = self.get(id)?.clone();
         let (group, place) = (one.message.group.clone(), one.place);
         match one.state {
@@ -117,7 +138,12 @@ impl Model {
         Ok(())
     }
 
-    pub(crate) fn die(&mut self, id: MessageId, now: u64, settled_by: Option<ConsumerId>) -> Result<(), String> {
+    pub(crate) fn die(
+        &mut self,
+        id: MessageId,
+        now: u64,
+        settled_by: Option<ConsumerId>,
+    ) -> Result<(), String> {
         let one = self.get(id)?;
         let is_free = match one.state {
             MessageState::Free { from } => from <= now,

@@ -96,6 +96,11 @@ impl World {
         })
     }
 
+    fn is_leased_by(&self, id: MessageId, consumer: ConsumerId) -> bool {
+        let state = self.model.messages.get(&id).map(|one| one.state);
+        matches!(state, Some(MessageState::Leased { consumer: own, .. }) if own == consumer)
+    }
+
     fn check(&mut self, writes: &[Write], intent: &Intent, begun: u64) -> Result<(), String> {
         let now = self.now;
         let mut pop = None;
@@ -133,23 +138,18 @@ impl World {
                             self.model.lease(now, id, *consumer, due, entry.tries)?;
                         }
                         Intent::Extend(consumer) => self.model.extend(id, *consumer, due)?,
-                        Intent::Release(consumer, delay) if entry.consumer.is_none() => {
-                            // The next message of its group gets an entry too.
-                            if self.model.messages.get(&id).is_some_and(|one| {
-                                matches!(one.state, MessageState::Leased { consumer: own, .. } if own == *consumer)
-                            }) {
-                                self.model.release(id, *consumer, begun + delay)?;
-                            }
+                        // The next message of its group gets an entry too.
+                        Intent::Release(consumer, delay)
+                            if entry.consumer.is_none() && self.is_leased_by(id, *consumer) =>
+                        {
+                            self.model.release(id, *consumer, begun + delay)?;
                         }
                         _ => {}
                     }
                 }
                 (READY, Some(_), Intent::Release(consumer, delay)) => {
                     let (_, id) = keys::time_and_message(&write.key).ok_or("an entry has no message")?;
-                    let is_own = self.model.messages.get(&id).is_some_and(|one| {
-                        matches!(one.state, MessageState::Leased { consumer: own, .. } if own == *consumer)
-                    });
-                    if is_own {
+                    if self.is_leased_by(id, *consumer) {
                         self.model.release(id, *consumer, begun + delay)?;
                     }
                 }
@@ -199,7 +199,8 @@ impl World {
             return Err(format!("{counts:?} are counted, and {} messages are there", self.model.depth()));
         }
         let dead = self.model.count(|state| *state == MessageState::Dead);
-        let of_kind = |kind: u8| self.records.keys().filter(|key| key[..=KIND] == [0, 0, 0, 1, kind]).count() as u64;
+        let of_kind =
+            |kind: u8| self.records.keys().filter(|key| key[..=KIND] == [0, 0, 0, 1, kind]).count() as u64;
         let left: Vec<u64> = (0..=10).map(of_kind).collect();
         let expected = [1, 0, 0, dead, 0, 0, left[6], producers.len() as u64, 0, 0, dead];
         if left != expected {

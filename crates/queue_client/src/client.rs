@@ -1,0 +1,286 @@
+//! A queue of a cluster.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use tokio::task::JoinSet;
+use zerohop_client::{Client, Error, KeyOrder, Keyspace, Transaction};
+use zerohop_layer_driver::{RecordStore, decide_within, run};
+use zerohop_layer_procedure::{RecordKey, Version};
+use zerohop_layer_queue::{
+    self as layer, ConsumerId, CreateQueue, DeadPage, ListDead, MessageId, NewMessage, PartitionStatistics,
+    ProducerId, PushRequest, QueueError, QueueOptions, QueueProcedure, ReadStatistics, Receipt, SettleAction,
+    SettleRequest, Sweep, keys,
+};
+use zerohop_placement::HashKind;
+
+use crate::layer::{Queues, failed};
+use crate::lease_token::LeaseToken;
+use crate::retry;
+
+/// Why a queue was not opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// The client found no keyspace of this name, or none that it may read.
+    Client(Error),
+    /// The keyspace has no queue, or its queue cannot be read.
+    Queue(QueueError),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Client(error) => error.fmt(f),
+            Self::Queue(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl From<Error> for OpenError {
+    fn from(error: Error) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<QueueError> for OpenError {
+    fn from(error: QueueError) -> Self {
+        Self::Queue(error)
+    }
+}
+
+/// A queue.
+#[derive(Clone, Debug)]
+pub struct QueueClient {
+    store: RecordStore,
+    options: QueueOptions,
+}
+
+impl QueueClient {
+    /// Opens the queue of a name.
+    ///
+    /// # Errors
+    /// [`OpenError::Client`] if there is no keyspace of this name; [`QueueError::NoSuchQueue`] if it has no queue.
+    pub async fn open(client: &Client, name: &str) -> Result<Self, OpenError> {
+        let store = RecordStore::new(client.clone(), ordered(client, name).await?);
+        let options = run::<Queues, _>(&store, layer::read_options()).await?;
+        Ok(Self { store, options })
+    }
+
+    /// Makes a keyspace of the settings of [`new_queue`](crate::new_queue) a queue. A keyspace that was created before, and has no
+    /// records, becomes one too.
+    ///
+    /// # Errors
+    /// [`QueueError::QueueExists`], and [`QueueError::NoSuchQueue`] if the keyspace is none of a queue of so many partitions.
+    pub async fn create(client: &Client, name: &str, create: CreateQueue) -> Result<Self, OpenError> {
+        let records = ordered(client, name).await?;
+        let separators = keys::separators(create.partitions);
+        let has_regions = records.config().separators.iter().eq(separators.iter().map(Vec::as_slice));
+        let store = RecordStore::new(client.clone(), records);
+        match run::<Queues, _>(&store, layer::read_options()).await {
+            Ok(_) => return Err(QueueError::QueueExists.into()),
+            Err(QueueError::NoSuchQueue) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let (entries, _) = store.scan(Vec::new(), vec![0xff; 5], 1, 1).await.map_err(failed)?;
+        if !has_regions || !entries.is_empty() {
+            return Err(QueueError::NoSuchQueue.into());
+        }
+        let options = run::<Queues, _>(&store, layer::create_queue(create)).await?;
+        Ok(Self { store, options })
+    }
+
+    /// Its options.
+    #[must_use]
+    pub const fn options(&self) -> &QueueOptions {
+        &self.options
+    }
+
+    /// Milliseconds since 1970.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        self.store.now()
+    }
+
+    pub(crate) fn random(&self) -> [u8; 16] {
+        self.store.random()
+    }
+
+    pub(crate) async fn run<P: QueueProcedure>(&self, procedure: P) -> Result<P::Output, QueueError> {
+        run::<Queues, _>(&self.store, procedure).await
+    }
+
+    /// The partition of a message; nothing for one that may go to any.
+    #[must_use]
+    pub fn partition_of(&self, message: &NewMessage) -> Option<u32> {
+        let name = message.group.as_ref().or(message.name.as_ref())?;
+        let hash = HashKind::Xxh3.hash(0, name.as_bytes());
+        Some((hash % u64::from(self.options.partitions.max(1))) as u32)
+    }
+
+    /// Settles leases, each in a transaction with the others of its partition and consumer. While the cluster does not answer, it is
+    /// repeated until `until`, in milliseconds since 1970. Result: the leases that have lapsed, and those that were extended.
+    ///
+    /// # Errors
+    /// [`QueueError::BadLease`], and those of the store: some of the leases may be settled.
+    pub async fn settle(
+        &self,
+        leases: &[LeaseToken],
+        action: SettleAction,
+        until: u64,
+    ) -> Result<(Vec<LeaseToken>, Vec<LeaseToken>), QueueError> {
+        let (mut lapsed, mut extended) = (Vec::new(), Vec::new());
+        for ((partition, consumer), receipts) in by_consumer(leases) {
+            let request = SettleRequest { partition, consumer, receipts, action, tries: self.options.tries };
+            let outcome = retry::run(self, until, |_| layer::settle(request.clone())).await?;
+            let token = |receipt: Receipt| LeaseToken { partition, consumer, receipt };
+            lapsed.extend(outcome.lapsed.into_iter().map(token));
+            extended.extend(outcome.extended.into_iter().map(token));
+        }
+        Ok((lapsed, extended))
+    }
+
+    /// Acknowledges messages in a transaction: they are processed if it commits, and only then. So their effects in the
+    /// transaction are there exactly once.
+    ///
+    /// # Errors
+    /// [`QueueError::LeaseLapsed`], after which the caller aborts the transaction, and those of the store.
+    pub async fn acknowledge_within(
+        &self,
+        transaction: &Transaction,
+        leases: &[LeaseToken],
+    ) -> Result<(), QueueError> {
+        for ((partition, consumer), receipts) in by_consumer(leases) {
+            let (action, tries) = (SettleAction::Acknowledge, self.options.tries);
+            let request = SettleRequest { partition, consumer, receipts, action, tries };
+            let decision = layer::settle_decision(request);
+            let outcome = decide_within::<Queues, _>(&self.store, transaction, decision).await?;
+            if !outcome.lapsed.is_empty() {
+                return Err(QueueError::LeaseLapsed);
+            }
+        }
+        Ok(())
+    }
+
+    /// Pushes messages in a transaction: they are there if it commits, and only then.
+    ///
+    /// # Errors
+    /// [`QueueError::MessageTooLong`], [`QueueError::BadName`], and those of the store.
+    pub async fn push_within(
+        &self,
+        transaction: &Transaction,
+        messages: Vec<NewMessage>,
+    ) -> Result<Vec<MessageId>, QueueError> {
+        let producer = ProducerId(self.random());
+        let mut ids = vec![MessageId::default(); messages.len()];
+        let mut parts: BTreeMap<u32, (Vec<usize>, Vec<NewMessage>)> = BTreeMap::new();
+        let any = u32::from(producer.0[0]) % self.options.partitions.max(1);
+        for (index, message) in messages.into_iter().enumerate() {
+            let partition = self.partition_of(&message).unwrap_or(any);
+            let (indexes, messages) = parts.entry(partition).or_default();
+            indexes.push(index);
+            messages.push(message);
+        }
+        let mut first = 1;
+        for (partition, (indexes, messages)) in parts {
+            let count = messages.len() as u64;
+            let names = self.options.names;
+            // The transaction is done once or not at all, so the partition need not remember the producer.
+            let request = PushRequest { partition, producer, first, messages, names, is_remembered: false };
+            let decision = layer::push_decision(request);
+            let outcome = decide_within::<Queues, _>(&self.store, transaction, decision).await?;
+            indexes.into_iter().zip(outcome.messages).for_each(|(index, id)| ids[index] = id);
+            first += count;
+        }
+        Ok(ids)
+    }
+
+    /// The messages of a partition.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn statistics(&self, partition: u32) -> Result<PartitionStatistics, QueueError> {
+        self.run(ReadStatistics::new(partition)).await
+    }
+
+    /// Dead letters of a partition, the oldest first, from the beginning or from where a page ended.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn dead(
+        &self,
+        partition: u32,
+        from: Option<RecordKey>,
+        letters: usize,
+    ) -> Result<DeadPage, QueueError> {
+        self.run(ListDead::new(partition, from, letters)).await
+    }
+
+    /// Pushes dead letters again: they are named by the moment when they became dead letters, and by their ids. Result: how many
+    /// were still there.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn redrive(&self, partition: u32, letters: Vec<(u64, MessageId)>) -> Result<usize, QueueError> {
+        self.run(layer::redrive_dead(partition, letters)).await
+    }
+
+    /// Removes dead letters. Result: how many were still there.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn purge(&self, partition: u32, letters: Vec<(u64, MessageId)>) -> Result<usize, QueueError> {
+        self.run(layer::purge_dead(partition, letters)).await
+    }
+
+    /// Removes names that no longer count, and clients that are gone. Consumers do this from time to time.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn sweep(&self, partition: u32) -> Result<u64, QueueError> {
+        self.run(Sweep::new(partition)).await
+    }
+
+    /// The versions of the counts of all partitions, for [`Self::wait_any`].
+    pub(crate) async fn counts(&self) -> Result<Vec<(RecordKey, Version)>, QueueError> {
+        let keys: Vec<_> = (0..self.options.partitions).map(keys::counts).collect();
+        let found = self.store.read(&keys).await.map_err(failed)?;
+        let versions = keys.into_iter().zip(found);
+        versions.map(|(key, counts)| Ok((key, counts.ok_or(QueueError::NoSuchQueue)?.version))).collect()
+    }
+
+    /// Waits until one of these records has another version, or until a moment in milliseconds since 1970.
+    pub(crate) async fn wait_any(
+        &self,
+        counts: Vec<(RecordKey, Version)>,
+        until: u64,
+    ) -> Result<(), QueueError> {
+        let mut waits = JoinSet::new();
+        for (key, version) in counts {
+            let store = self.store.clone();
+            waits.spawn(async move { store.wait_changed(&key, version, until).await });
+        }
+        match waits.join_next().await {
+            Some(Ok(ended)) => ended.map_err(failed),
+            Some(Err(error)) => Err(QueueError::Unavailable(error.to_string())),
+            None => Ok(()),
+        }
+    }
+}
+
+fn by_consumer(leases: &[LeaseToken]) -> BTreeMap<(u32, ConsumerId), Vec<Receipt>> {
+    let mut all: BTreeMap<(u32, ConsumerId), Vec<Receipt>> = BTreeMap::new();
+    for LeaseToken { partition, consumer, receipt } in leases {
+        all.entry((*partition, *consumer)).or_default().push(*receipt);
+    }
+    all
+}
+
+async fn ordered(client: &Client, name: &str) -> Result<Keyspace, OpenError> {
+    let records = client.keyspace(name).await?;
+    match records.config().order {
+        KeyOrder::Ordered => Ok(records),
+        KeyOrder::Hashed => Err(QueueError::NoSuchQueue.into()),
+    }
+}
