@@ -197,8 +197,10 @@ impl Replica {
         }
         stream.is_found = false;
         let highest = index.min(self.last());
-        match last_up_to(context.engine, handle, (0, highest), at.epoch)? {
-            Some(found) => stream.next = found.index.0 + 1,
+        let found = last_up_to(context.engine, handle, (0, highest), at.epoch)?.map(|found| found.index.0);
+        // What the member has matched once stays, also if a report from before arrives late.
+        match found.into_iter().chain((stream.matched > 0).then_some(stream.matched)).max() {
+            Some(preceding) => stream.next = preceding + 1,
             None => self.begin_state(context, stream),
         }
         Ok(())

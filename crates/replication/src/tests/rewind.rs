@@ -50,3 +50,20 @@ fn reports_of_one_position_cause_one_resend() {
     a.now_us += RESEND_US;
     assert_eq!(differs(&mut a, 5), 6, "the entries sent again were lost");
 }
+
+#[test]
+fn late_report_does_not_step_back_behind_what_the_member_has_matched() {
+    let mut a = primary_with_entries(10);
+    a.receive(2, 1, &acknowledge_call(6));
+    a.out.sent.clear();
+    // B had entries of an epoch before, and reported them before it got the first six of this one.
+    a.receive(2, 1, &PeerBody::ReplicateAck(FollowerReport::Differs { at: name(0, 8) }));
+    let mut probes = Vec::new();
+    a.each_sent(|body| {
+        if let PeerBody::Replicate { preceding, .. } = body {
+            probes.push(*preceding);
+        }
+    });
+    assert_eq!(probes, [name(1, 6)]);
+    a.replica.check().unwrap();
+}
