@@ -11,7 +11,7 @@ use crate::workspace::{Failure, Workspace, cannot_start};
 const OF_ALL: [&str; 6] = ["Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.toml", ".cargo/", ".ci/"];
 
 /// Folders outside packages, and the steps or packages that read them.
-const READERS: [(&str, &[&str]); 17] = [
+const READERS: [(&str, &[&str]); 18] = [
     ("suites/redis/", &["redis"]),
     ("suites/slurm/", &["slurm"]),
     ("suites/environment.toml", &["redis", "python"]),
@@ -23,6 +23,7 @@ const READERS: [(&str, &[&str]); 17] = [
     ("docs/formats/control-log.md", &["zerohop-control"]),
     ("docs/formats/node-folder.md", &["zerohop-server"]),
     ("docs/formats/logs.md", &["zerohop-layer-log"]),
+    ("docs/formats/queues.md", &["zerohop-layer-queue"]),
     ("docs/formats/partition-state.md", &["zerohop-partition"]),
     ("docs/formats/backup.md", &["zerohop-backup"]),
     (
@@ -34,6 +35,7 @@ const READERS: [(&str, &[&str]); 17] = [
             "zerohop-partition",
             "zerohop-backup",
             "zerohop-layer-log",
+            "zerohop-layer-queue",
         ],
     ),
     ("docs/guide/batch.md", &["slurm", "zerohop"]),

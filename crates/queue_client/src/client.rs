@@ -53,7 +53,7 @@ impl From<QueueError> for OpenError {
 /// A queue.
 #[derive(Clone, Debug)]
 pub struct QueueClient {
-    store: RecordStore,
+    pub(crate) store: RecordStore,
     options: QueueOptions,
 }
 
@@ -133,7 +133,7 @@ impl QueueClient {
         let (mut lapsed, mut extended) = (Vec::new(), Vec::new());
         for ((partition, consumer), receipts) in by_consumer(leases) {
             let request = SettleRequest { partition, consumer, receipts, action, tries: self.options.tries };
-            let outcome = retry::run(self, until, |_| layer::settle(request.clone())).await?;
+            let outcome = retry::run(&self.store, until, |_| layer::settle(request.clone())).await?;
             let token = |receipt: Receipt| LeaseToken { partition, consumer, receipt };
             lapsed.extend(outcome.lapsed.into_iter().map(token));
             extended.extend(outcome.extended.into_iter().map(token));

@@ -151,7 +151,7 @@ impl QueueConsumer {
         let attempt = |is_repeat: bool| {
             PopQueue::new(PopRequest { is_repeat: is_repeat || request.is_repeat, ..request.clone() })
         };
-        let outcome = retry::run(&self.queue, until, attempt).await?;
+        let outcome = retry::run(&self.queue.store, until, attempt).await?;
         if let Some(state) = self.partitions.get_mut(&partition) {
             state.is_open = false;
         }

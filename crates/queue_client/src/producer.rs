@@ -86,7 +86,7 @@ impl QueueProducer {
                 self.next += messages.len() as u64;
                 let request =
                     PushRequest { partition, producer, first, messages, names, is_remembered: true };
-                let outcome = retry::run(&self.queue, until, |_| push(request.clone())).await?;
+                let outcome = retry::run(&self.queue.store, until, |_| push(request.clone())).await?;
                 indexes.into_iter().zip(outcome.messages).for_each(|(index, id)| ids[index] = id);
                 duplicates += outcome.duplicates;
             }

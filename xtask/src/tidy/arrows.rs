@@ -17,19 +17,20 @@ const FLOORS: [&[&str]; 13] = [
     &["crates/relay"],
     &["crates/server", "crates/sim", "crates/client", "crates/embedded"],
     &["crates/layers/*", "crates/backup"],
-    &["crates/object_client", "crates/log_client"],
+    &["crates/object_client", "crates/log_client", "crates/queue_client"],
     &["crates/gateways/*"],
     &["crates/cli", "python"],
 ];
 
 /// Crates that run in a client's process.
-const CLIENT_SIDE: [&str; 7] = [
+const CLIENT_SIDE: [&str; 8] = [
     "crates/session",
     "crates/client",
     "crates/backup",
     "crates/layers/*",
     "crates/object_client",
     "crates/log_client",
+    "crates/queue_client",
     "python",
 ];
 

@@ -149,14 +149,14 @@ pub enum AttemptStep<T, E> {
 pub struct Attempt<D: Decide<E>, E> {
     decide: D,
     reads: Reads<E>,
-    asked: Vec<RecordKey>,
+    requested: Vec<RecordKey>,
     rounds: u32,
 }
 
 impl<E: LayerError, D: Decide<E>> Attempt<D, E> {
     /// An attempt that has read nothing.
     pub fn new(decide: D) -> Self {
-        Self { decide, reads: Reads::default(), asked: Vec::new(), rounds: 0 }
+        Self { decide, reads: Reads::default(), requested: Vec::new(), rounds: 0 }
     }
 
     /// Decides, or asks for records.
@@ -166,8 +166,8 @@ impl<E: LayerError, D: Decide<E>> Attempt<D, E> {
             Ok(output) => AttemptStep::Decided(Ok(output), writes),
             Err(Pause::Missing) => {
                 self.rounds += 1;
-                self.asked = std::mem::take(&mut self.reads.missing).into_iter().collect();
-                AttemptStep::Read(self.asked.clone())
+                self.requested = std::mem::take(&mut self.reads.missing).into_iter().collect();
+                AttemptStep::Read(self.requested.clone())
             }
             Err(Pause::Fail(error)) => AttemptStep::Decided(Err(error), Writes::default()),
         }
@@ -176,8 +176,8 @@ impl<E: LayerError, D: Decide<E>> Attempt<D, E> {
     /// Gives it the records of [`AttemptStep::Read`], in its order. Result: whether there is one for each key.
     #[must_use]
     pub fn supply(&mut self, values: Vec<Option<VersionedRecord>>) -> bool {
-        let is_complete = values.len() == self.asked.len();
-        self.reads.seen.extend(std::mem::take(&mut self.asked).into_iter().zip(values));
+        let is_complete = values.len() == self.requested.len();
+        self.reads.seen.extend(std::mem::take(&mut self.requested).into_iter().zip(values));
         is_complete
     }
 
@@ -192,7 +192,7 @@ impl<E: LayerError, D: Decide<E>> Attempt<D, E> {
     /// Forgets what it has read.
     fn restart(&mut self) {
         self.reads = Reads::default();
-        self.asked.clear();
+        self.requested.clear();
         self.rounds = 0;
     }
 }

@@ -4,6 +4,7 @@ use zerohop_layer_procedure::{OptimisticTransaction, Writes};
 
 use crate::error::QueueError;
 use crate::keys;
+use crate::limits::PARTITIONS_MAX;
 use crate::procedure::{QueueProcedure, QueueReads};
 use crate::records::{CountsRecord, QueueOptions};
 
@@ -30,7 +31,7 @@ pub fn create_queue(create: CreateQueue) -> impl QueueProcedure<Output = QueueOp
             Some(_) => return Err(QueueError::QueueExists.into()),
             None => {}
         }
-        if create.partitions == 0 || create.partitions > keys::PARTITIONS_MAX {
+        if create.partitions == 0 || create.partitions > PARTITIONS_MAX {
             return Err(QueueError::BadPartitionCount.into());
         }
         if create.lease == 0 {

@@ -171,14 +171,14 @@ pub fn purge_dead(
     })
 }
 
-type FoundLetter = (u64, MessageId, Option<MessageRecord>);
+type LetterRecord = (u64, MessageId, Option<MessageRecord>);
 
 /// Those of the dead letters that are still there.
 fn found(
     reads: &mut QueueReads,
     partition: u32,
     letters: &[(u64, MessageId)],
-) -> Result<Vec<FoundLetter>, QueuePause> {
+) -> Result<Vec<LetterRecord>, QueuePause> {
     let keys = letters
         .iter()
         .flat_map(|(died, id)| [keys::dead(partition, *died, *id), keys::message(partition, *id)]);

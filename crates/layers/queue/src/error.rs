@@ -1,8 +1,6 @@
 //! Why a procedure ends without its result.
 
-use crate::keys::{NAME_MAX, PARTITIONS_MAX};
-use crate::push::MESSAGE_BYTES_MAX;
-use crate::settle::GIVEN_MAX;
+use crate::limits::{LEASES_MAX, MESSAGE_BYTES_MAX, NAME_MAX, PARTITIONS_MAX};
 
 /// Why a procedure ends without its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +65,7 @@ impl std::fmt::Display for QueueError {
             }
             Self::TooManyLeased => write!(
                 formatter,
-                "the consumer has leased {GIVEN_MAX} messages of a partition: acknowledge or release some first"
+                "the consumer has leased {LEASES_MAX} messages of a partition: acknowledge or release some first"
             ),
             Self::LeaseLapsed => {
                 formatter.write_str("the lease of the message has lapsed: another consumer may have it")

@@ -21,13 +21,8 @@
 pub use zerohop_layer_procedure::{RecordKey, after, end_of};
 
 use crate::error::QueueError;
+use crate::limits::NAME_MAX;
 use crate::records::{ConsumerId, MessageId, ProducerId};
-
-/// The most partitions of a queue.
-pub const PARTITIONS_MAX: u32 = 1024;
-
-/// The most bytes of the name of a group or a message.
-pub const NAME_MAX: usize = 249;
 
 const COUNTS: u8 = 0x00;
 const READY: u8 = 0x01;

@@ -19,9 +19,12 @@
 
 mod create;
 mod dead;
+#[cfg(test)]
+mod documented;
 mod error;
 mod group_order;
 pub mod keys;
+mod limits;
 pub mod planted;
 mod pop;
 mod procedure;
@@ -34,9 +37,10 @@ mod sweep;
 pub use create::{CreateQueue, create_queue, read_options};
 pub use dead::{DeadLetter, DeadPage, ListDead, purge_dead, redrive_dead};
 pub use error::QueueError;
+pub use limits::{LEASES_MAX, MESSAGE_BYTES_MAX, NAME_MAX, PARTITIONS_MAX};
 pub use pop::{PopOutcome, PopQueue, PopRequest, PoppedMessage};
 pub use procedure::{QueueEffect, QueueEvent, QueueProcedure, QueueStep};
-pub use push::{MESSAGE_BYTES_MAX, NewMessage, PushOutcome, PushRequest, push, push_decision};
+pub use push::{NewMessage, PushOutcome, PushRequest, push, push_decision};
 pub use records::{
     ConsumerId, ConsumerRecord, CountsRecord, DeadRecord, EntryRecord, GroupPlace, GroupRecord, Lease,
     MessageId, MessageRecord, NameRecord, ProducerId, ProducerRecord, QueueOptions, WaitingRecord,

@@ -10,10 +10,11 @@ use crate::dead::bury;
 use crate::error::QueueError;
 use crate::group_order::GroupChanges;
 use crate::keys::{self, RecordKey};
+use crate::limits::LEASES_MAX;
 use crate::planted::{Bug, is_planted};
 use crate::procedure::{QueueEvent, QueuePause, QueueProcedure, QueueReads, QueueStep};
 use crate::records::{ConsumerId, ConsumerRecord, EntryRecord, Lease, MessageId, MessageRecord};
-use crate::settle::{GIVEN_MAX, Receipt};
+use crate::settle::Receipt;
 
 /// The most messages of a pop.
 const MESSAGES_MAX: u32 = 256;
@@ -244,7 +245,7 @@ fn lease_decision(
         let lapsed = record.leases.iter().map(|lease| lease.due).filter(|due| *due < now);
         record.lapsed = lapsed.max().unwrap_or(0).max(record.lapsed);
         record.leases.retain(|lease| lease.due >= now);
-        if record.leases.len() + candidates.len() > GIVEN_MAX {
+        if record.leases.len() + candidates.len() > LEASES_MAX {
             return Err(QueueError::TooManyLeased.into());
         }
         let mut outcome = PopOutcome::default();

@@ -5,15 +5,13 @@ use zerohop_layer_procedure::{Decide, OptimisticTransaction, Writes};
 use crate::error::QueueError;
 use crate::group_order::{GroupChanges, put_entry};
 use crate::keys;
+use crate::limits::MESSAGE_BYTES_MAX;
 use crate::planted::{Bug, is_planted};
 use crate::procedure::{QueuePause, QueueProcedure, QueueReads};
 use crate::records::{
     CountsRecord, EntryRecord, MessageId, MessageRecord, NameRecord, ProducerId, ProducerRecord,
     WaitingRecord,
 };
-
-/// The most bytes of a message. Those of a push are limited by what a transaction may change in one partition.
-pub const MESSAGE_BYTES_MAX: usize = 2 << 20;
 
 /// A message to push.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,9 +12,6 @@ use crate::planted::{Bug, is_planted};
 use crate::procedure::{QueuePause, QueueProcedure, QueueReads};
 use crate::records::{ConsumerId, ConsumerRecord, CountsRecord, EntryRecord, Lease, MessageId};
 
-/// The most leases of a consumer in one partition.
-pub(crate) const GIVEN_MAX: usize = 1024;
-
 /// What a consumer has of a message that it has leased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Receipt {

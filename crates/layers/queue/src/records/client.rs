@@ -4,15 +4,7 @@ use zerohop_base::bytes::Reader;
 use zerohop_layer_procedure::Record;
 use zerohop_layer_procedure::record::{only_format, read_list, write_list};
 
-use super::message::MessageId;
-
-/// The name of a producer: random, drawn by it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProducerId(pub [u8; 16]);
-
-/// The name of a consumer: random, drawn by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ConsumerId(pub [u8; 16]);
+use super::ids::MessageId;
 
 /// What a producer has pushed into a partition, so that a repeated push is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

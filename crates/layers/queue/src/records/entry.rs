@@ -4,7 +4,7 @@ use zerohop_base::bytes::Reader;
 use zerohop_layer_procedure::Record;
 use zerohop_layer_procedure::record::{only_format, read_option, read_text, write_bytes, write_option};
 
-use super::client::ConsumerId;
+use super::ids::ConsumerId;
 
 /// The place of a message in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use zerohop_base::bytes::Reader;
 use zerohop_layer_procedure::Record;
 use zerohop_layer_procedure::record::only_format;
 
-use super::message::MessageId;
+use super::ids::MessageId;
 
 /// A group with messages. One without has no record, and its places begin at 0 again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -4,15 +4,17 @@ mod client;
 mod counts;
 mod entry;
 mod group;
+mod ids;
 mod message;
 mod name;
 mod options;
 
-pub use client::{ConsumerId, ConsumerRecord, Lease, ProducerId, ProducerRecord};
+pub use client::{ConsumerRecord, Lease, ProducerRecord};
 pub use counts::CountsRecord;
 pub use entry::{EntryRecord, GroupPlace};
 pub use group::{GroupRecord, WaitingRecord};
-pub use message::{DeadRecord, MessageId, MessageRecord};
+pub use ids::{ConsumerId, MessageId, ProducerId};
+pub use message::{DeadRecord, MessageRecord};
 pub use name::NameRecord;
 pub use options::QueueOptions;
 

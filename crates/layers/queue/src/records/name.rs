@@ -4,7 +4,7 @@ use zerohop_base::bytes::Reader;
 use zerohop_layer_procedure::Record;
 use zerohop_layer_procedure::record::only_format;
 
-use super::message::MessageId;
+use super::ids::MessageId;
 
 /// A name under which a message was pushed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

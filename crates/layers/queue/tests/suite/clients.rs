@@ -9,7 +9,7 @@ use zerohop_layer_queue::{
 
 use crate::machine::ProcedureRun;
 use crate::model::{MessageState, NAMES, TRIES};
-use crate::world::{Intent, PARTITION, World};
+use crate::world::{Intent, PARTITION, QueueWorld};
 
 const RETRIED: &str = "an error that is not retried";
 
@@ -36,7 +36,7 @@ impl Producer {
         (request.clone(), ProcedureRun::new(now, push(request.clone()), Intent::Push(request)))
     }
 
-    pub(crate) fn step(&mut self, world: &mut World, random: &mut Random) -> Result<(), String> {
+    pub(crate) fn step(&mut self, world: &mut QueueWorld, random: &mut Random) -> Result<(), String> {
         let Some((request, run)) = &mut self.active else {
             let first = self.next;
             let messages: Vec<NewMessage> = (0..1 + random.below(3))
@@ -78,7 +78,7 @@ impl Producer {
     }
 
     /// Ends its push.
-    pub(crate) fn finish(&mut self, world: &mut World, random: &mut Random) -> Result<(), String> {
+    pub(crate) fn finish(&mut self, world: &mut QueueWorld, random: &mut Random) -> Result<(), String> {
         for _ in 0..10_000 {
             if self.active.is_none() {
                 return Ok(());
@@ -91,7 +91,7 @@ impl Producer {
 }
 
 /// Each message of an acknowledged push is there, or another one of its name.
-fn check_push(world: &World, request: &PushRequest, outcome: &PushOutcome) -> Result<(), String> {
+fn check_push(world: &QueueWorld, request: &PushRequest, outcome: &PushOutcome) -> Result<(), String> {
     let mut duplicates = 0;
     for ((index, message), id) in request.messages.iter().enumerate().zip(&outcome.messages) {
         let own = MessageId { producer: request.producer, number: request.first + index as u64 };
@@ -196,7 +196,7 @@ impl Consumer {
         self.run = self.settle(now, request, false);
     }
 
-    pub(crate) fn step(&mut self, world: &mut World, random: &mut Random) -> Result<(), String> {
+    pub(crate) fn step(&mut self, world: &mut QueueWorld, random: &mut Random) -> Result<(), String> {
         match std::mem::replace(&mut self.run, ConsumerRun::Idle) {
             ConsumerRun::Idle => {
                 self.begin(world.now, random);
@@ -230,7 +230,7 @@ impl Consumer {
         }
     }
 
-    fn get(&mut self, world: &World, request: &PopRequest, outcome: PopOutcome) -> Result<(), String> {
+    fn get(&mut self, world: &QueueWorld, request: &PopRequest, outcome: PopOutcome) -> Result<(), String> {
         self.popped += outcome.messages.len() as u64;
         if outcome.messages.len() > request.messages as usize {
             return Err("a pop has more messages than it asked for".to_owned());
@@ -252,7 +252,7 @@ impl Consumer {
 
     fn settled(
         &mut self,
-        world: &World,
+        world: &QueueWorld,
         request: &SettleRequest,
         outcome: &SettleOutcome,
         is_repeat: bool,
@@ -283,7 +283,7 @@ impl Consumer {
     }
 
     /// Processes messages until none is left, as the only one.
-    pub(crate) fn drain(&mut self, world: &mut World, random: &mut Random) -> Result<(), String> {
+    pub(crate) fn drain(&mut self, world: &mut QueueWorld, random: &mut Random) -> Result<(), String> {
         for _ in 0..200_000 {
             if world.model.depth() == 0 && matches!(self.run, ConsumerRun::Idle) {
                 return Ok(());
@@ -295,7 +295,7 @@ impl Consumer {
     }
 
     /// Ends what it has begun.
-    pub(crate) fn finish(&mut self, world: &mut World, random: &mut Random) -> Result<(), String> {
+    pub(crate) fn finish(&mut self, world: &mut QueueWorld, random: &mut Random) -> Result<(), String> {
         for _ in 0..10_000 {
             if matches!(self.run, ConsumerRun::Idle) {
                 return Ok(());
@@ -317,7 +317,7 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    pub(crate) fn step(&mut self, world: &mut World, random: &mut Random) -> Result<(), String> {
+    pub(crate) fn step(&mut self, world: &mut QueueWorld, random: &mut Random) -> Result<(), String> {
         if let Some(run) = &mut self.sweep {
             match run.advance(world, random)? {
                 None => return Ok(()),

@@ -3,7 +3,7 @@
 use zerohop_base::random::Random;
 use zerohop_layer_queue::{QueueEffect, QueueError, QueueEvent, QueueProcedure, QueueStep};
 
-use crate::world::{Intent, World};
+use crate::world::{Intent, QueueWorld};
 
 /// A procedure under way.
 pub(crate) struct ProcedureRun<T> {
@@ -25,7 +25,7 @@ impl<T: 'static> ProcedureRun<T> {
     /// Carries out one effect. The outer error is a violation. Result: nothing while it goes on.
     pub(crate) fn advance(
         &mut self,
-        world: &mut World,
+        world: &mut QueueWorld,
         random: &mut Random,
     ) -> Result<Option<Result<T, QueueError>>, String> {
         let event = match self.effect.take() {
@@ -55,7 +55,7 @@ impl<T: 'static> ProcedureRun<T> {
     /// Carries out all effects, at times until an answer is lost.
     pub(crate) fn run(
         mut self,
-        world: &mut World,
+        world: &mut QueueWorld,
         random: &mut Random,
     ) -> Result<Result<T, QueueError>, String> {
         for _ in 0..10_000 {

@@ -10,7 +10,7 @@ use zerohop_layer_queue::{CreateQueue, ProducerId, ReadStatistics, Sweep, create
 use crate::clients::{Consumer, Keeper, Producer};
 use crate::machine::ProcedureRun;
 use crate::model::{NAMES, TRIES};
-use crate::world::{Intent, PARTITION, World};
+use crate::world::{Intent, PARTITION, QueueWorld};
 
 const STEPS: u64 = 3000;
 
@@ -19,7 +19,7 @@ type Counts = BTreeMap<&'static str, u64>;
 /// What the clients did, or the violation.
 fn simulate(seed: u64) -> Result<Counts, String> {
     let mut random = Random::new(seed);
-    let mut world = World::default();
+    let mut world = QueueWorld::default();
     world.now = 1000;
     let create = CreateQueue { id: [7; 16], partitions: 2, lease: 100, tries: TRIES, names: NAMES };
     // The answer may be lost: a repeated creation succeeds.

@@ -31,7 +31,7 @@ pub(crate) enum Intent {
 }
 
 #[derive(Default)]
-pub(crate) struct World {
+pub(crate) struct QueueWorld {
     pub(crate) now: u64,
     version: u64,
     records: BTreeMap<RecordKey, (u64, Vec<u8>)>,
@@ -51,7 +51,7 @@ fn message_of(key: &[u8]) -> Option<MessageId> {
     Some(MessageId::from_bytes(bytes))
 }
 
-impl World {
+impl QueueWorld {
     fn read(&self, key: &[u8]) -> Option<VersionedRecord> {
         let (version, value) = self.records.get(key)?;
         Some(VersionedRecord { version: Version(*version), value: value.clone() })
