@@ -3,11 +3,11 @@
 use std::fmt;
 
 use tokio::task::JoinSet;
-use zerohop_client::{Client, Error, KeyOrder, Keyspace};
-use zerohop_layer_driver::{RecordStore, run};
+use zerohop_client::{Client, Error, KeyOrder, Keyspace, Transaction};
+use zerohop_layer_driver::{RecordStore, decide_within, run};
 use zerohop_layer_log::{
-    self as layer, AppendOutcome, Batch, Bounds, CreateLog, LogError, LogOptions, LogPage, LogProcedure,
-    ReadLog, ReadRequest, TimeSearch, Trim, TrimGoal, TrimOutcome, keys,
+    self as layer, AppendOutcome, Batch, BatchLimits, Bounds, CreateLog, LogError, LogOptions, LogPage,
+    LogProcedure, LogRecord, ReadLog, ReadRequest, TimeSearch, Trim, TrimGoal, TrimOutcome, keys,
 };
 use zerohop_layer_procedure::Version;
 use zerohop_placement::HashKind;
@@ -116,6 +116,24 @@ impl LogClient {
     /// [`LogError::NoSuchPartition`], those about producers, and those of the store.
     pub async fn append(&self, partition: u32, batch: Batch) -> Result<AppendOutcome, LogError> {
         self.run(layer::append(partition, batch)).await
+    }
+
+    /// Appends records in a transaction: they are in the log if it commits, and only then. Result: the offset of the first record.
+    /// Readers see nothing of them before.
+    ///
+    /// # Errors
+    /// [`LogError::BadBatch`], [`LogError::NoSuchPartition`], and those of the store.
+    pub async fn append_within(
+        &self,
+        transaction: &Transaction,
+        partition: u32,
+        records: &[LogRecord],
+    ) -> Result<u64, LogError> {
+        // The transaction is done once or not at all, so the batch needs no producer.
+        let batch = Batch::new(records, None, &BatchLimits::default())?;
+        let decision = layer::append_decision(partition, batch);
+        let appended = decide_within::<Logs, _>(&self.store, transaction, decision).await?;
+        Ok(appended.base)
     }
 
     /// Reads batches from an offset on.

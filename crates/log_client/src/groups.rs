@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use zerohop_client::Transaction;
+use zerohop_layer_driver::decide_within;
 use zerohop_layer_log::{
     self as layer, CommitOffsets, ExpireMembers, GroupOwner, GroupRecord, JoinGroup, LogError, MemberId,
     Membership, OffsetRecord, keys,
@@ -9,7 +11,7 @@ use zerohop_layer_log::{
 use zerohop_layer_procedure::Record;
 
 use crate::client::LogClient;
-use crate::layer::failed;
+use crate::layer::{Logs, failed};
 
 /// The most records of a page of a list.
 const PAGE_RECORDS: usize = 1000;
@@ -88,6 +90,20 @@ impl LogClient {
     /// [`LogError::OldGeneration`], [`LogError::NotAssigned`], [`LogError::GroupHasMembers`], and those of the store.
     pub async fn commit(&self, commit: CommitOffsets) -> Result<(), LogError> {
         self.run(layer::commit_offsets(commit)).await
+    }
+
+    /// Commits offsets in a transaction: they count if it commits, and only then. So records are processed exactly once if their effects
+    /// are in the transaction too.
+    ///
+    /// # Errors
+    /// As [`Self::commit`].
+    pub async fn commit_within(
+        &self,
+        transaction: &Transaction,
+        commit: CommitOffsets,
+    ) -> Result<(), LogError> {
+        let decision = layer::commit_offsets_decision(commit);
+        decide_within::<Logs, _>(&self.store, transaction, decision).await
     }
 
     /// What a group has committed in these partitions.

@@ -1,6 +1,6 @@
 //! Appends a batch, once for each sequence number of its producer.
 
-use zerohop_layer_procedure::{OptimisticTransaction, Writes};
+use zerohop_layer_procedure::{Decide, OptimisticTransaction, Writes};
 
 use crate::batch::{Batch, ProducerStamp, SEQUENCE_END};
 use crate::error::LogError;
@@ -23,13 +23,17 @@ pub struct AppendOutcome {
 /// If the answer is lost, the same append is repeated: with a producer, the batch is in the log once. Without one, it may be
 /// there twice.
 pub fn append(partition: u32, batch: Batch) -> impl LogProcedure<Output = AppendOutcome> + Send {
-    OptimisticTransaction::new(move |now: u64, reads: &mut LogReads, writes: &mut Writes| {
-        append_in(now, reads, writes, partition, &batch)
-    })
+    OptimisticTransaction::new(append_decision(partition, batch))
 }
 
-/// An append as a part of a transaction. A transaction appends at most one batch to a log partition.
-pub(crate) fn append_in(
+/// The decision of an append, for a transaction that has other parts too.
+pub fn append_decision(partition: u32, batch: Batch) -> impl Decide<LogError, Output = AppendOutcome> + Send {
+    move |now: u64, reads: &mut LogReads, writes: &mut Writes| {
+        append_in(now, reads, writes, partition, &batch)
+    }
+}
+
+fn append_in(
     now: u64,
     reads: &mut LogReads,
     writes: &mut Writes,

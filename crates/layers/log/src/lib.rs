@@ -32,7 +32,7 @@ mod time_search;
 mod trim;
 mod varint;
 
-pub use append::{AppendOutcome, append};
+pub use append::{AppendOutcome, append, append_decision};
 pub use batch::{
     BATCH_HEADER_BYTES, Batch, BatchFault, BatchLimits, LogRecord, ProducerId, ProducerStamp, RecordIter,
     SEQUENCE_END,
@@ -42,7 +42,7 @@ pub use create::{CreateLog, create_log, grow_log};
 pub use error::LogError;
 pub use group::{
     CommitOffsets, ExpireMembers, GroupOwner, JoinGroup, MEMBERS_MAX, Membership, commit_offsets,
-    delete_group, fetch_offsets, heartbeat, join_group, leave_group,
+    commit_offsets_decision, delete_group, fetch_offsets, heartbeat, join_group, leave_group,
 };
 pub use pop::{PopLog, PopOutcome, PopRequest, forget_reader};
 pub use procedure::{LogEffect, LogEvent, LogProcedure, LogStep, TailWait};

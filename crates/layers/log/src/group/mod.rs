@@ -12,7 +12,9 @@ use std::ops::Range;
 use zerohop_layer_procedure::{OptimisticTransaction, Writes};
 
 pub use expiry::ExpireMembers;
-pub use offsets::{CommitOffsets, GroupOwner, commit_offsets, delete_group, fetch_offsets};
+pub use offsets::{
+    CommitOffsets, GroupOwner, commit_offsets, commit_offsets_decision, delete_group, fetch_offsets,
+};
 
 use crate::error::LogError;
 use crate::keys;

@@ -1,6 +1,6 @@
 //! Offsets that groups commit.
 
-use zerohop_layer_procedure::{OptimisticTransaction, Writes};
+use zerohop_layer_procedure::{Decide, OptimisticTransaction, Writes};
 
 use super::check_owner;
 use crate::error::LogError;
@@ -30,12 +30,14 @@ pub struct CommitOffsets {
 
 /// Commits offsets in one transaction, if the generation of the member is still the current one.
 pub fn commit_offsets(commit: CommitOffsets) -> impl LogProcedure<Output = ()> + Send {
-    OptimisticTransaction::new(move |now: u64, reads: &mut LogReads, writes: &mut Writes| {
-        commit_in(now, reads, writes, &commit)
-    })
+    OptimisticTransaction::new(commit_offsets_decision(commit))
 }
 
-/// A commit as a part of a transaction.
+/// The decision of a commit of offsets, for a transaction that has other parts too.
+pub fn commit_offsets_decision(commit: CommitOffsets) -> impl Decide<LogError, Output = ()> + Send {
+    move |now: u64, reads: &mut LogReads, writes: &mut Writes| commit_in(now, reads, writes, &commit)
+}
+
 fn commit_in(
     now: u64,
     reads: &mut LogReads,
