@@ -130,6 +130,7 @@ const EXAMPLES: &[CommandExamples] = &[
         &["zerohop object rm pictures/2026/one.png", "zerohop object rm pictures/2026/ --recursive"],
     ),
     ("object check", &["zerohop object check"]),
+    ("log alter", &["zerohop log alter telemetry --partitions 8 --retention 30d"]),
     ("log create", &["zerohop log create telemetry --partitions 4 --retention 7d"]),
     ("log list", &["zerohop log list"]),
     ("log info", &["zerohop log info telemetry"]),

@@ -6,8 +6,8 @@ use tokio::task::JoinSet;
 use zerohop_client::{Client, Error, KeyOrder, Keyspace, Transaction};
 use zerohop_layer_driver::{RecordStore, decide_within, run};
 use zerohop_layer_log::{
-    self as layer, AppendOutcome, Batch, BatchLimits, Bounds, CreateLog, LogError, LogOptions, LogPage,
-    LogProcedure, LogRecord, ReadLog, ReadRequest, TimeSearch, Trim, TrimGoal, TrimOutcome, keys,
+    self as layer, AlterLog, AppendOutcome, Batch, BatchLimits, Bounds, CreateLog, LogError, LogOptions,
+    LogPage, LogProcedure, LogRecord, ReadLog, ReadRequest, TimeSearch, Trim, TrimGoal, TrimOutcome, keys,
 };
 use zerohop_layer_procedure::Version;
 use zerohop_placement::HashKind;
@@ -85,6 +85,24 @@ impl LogClient {
         }
         let options = run::<Logs, _>(&store, layer::create_log(create)).await?;
         Ok(Self { store, options })
+    }
+
+    /// The keys at which regions for so many partitions begin, and at which none begins yet.
+    #[must_use]
+    pub fn missing_separators(&self, partitions: u32) -> Vec<Vec<u8>> {
+        let config = self.store.records().config();
+        let begins = |key: &Vec<u8>| config.separators.iter().any(|separator| separator[..] == key[..]);
+        keys::separators(partitions).into_iter().filter(|key| !begins(key)).collect()
+    }
+
+    /// Changes the options. Clients that have opened the log before see them when they open it again. The caller splits the keyspace
+    /// at [`Self::missing_separators`] first, so that new partitions have regions.
+    ///
+    /// # Errors
+    /// [`LogError::BadPartitionCount`], and those of the store.
+    pub async fn alter(&mut self, alter: AlterLog) -> Result<(), LogError> {
+        self.options = self.run(layer::alter_log(alter)).await?;
+        Ok(())
     }
 
     /// Its options, as they were when it was opened.

@@ -11,6 +11,8 @@ use crate::client::LogClient;
 
 /// The pause before an append is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
+/// How often a producer trims a partition of a log with a retention, in milliseconds.
+const TRIM_INTERVAL: u64 = 30_000;
 
 /// Appends batches, each of them once: an append whose answer is lost is repeated under its number.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ pub struct LogProducer {
     sequences: BTreeMap<u32, u32>,
     next_partition: u32,
     limits: BatchLimits,
+    /// When the producer trims each partition next, in milliseconds since 1970.
+    trims: BTreeMap<u32, u64>,
     /// An append has begun and not ended.
     is_appending: bool,
 }
@@ -40,7 +44,16 @@ impl LogProducer {
     #[must_use]
     pub fn with_id(log: LogClient, id: ProducerId, epoch: u16) -> Self {
         let limits = BatchLimits::default();
-        Self { log, id, epoch, sequences: BTreeMap::new(), next_partition: 0, limits, is_appending: false }
+        Self {
+            log,
+            id,
+            epoch,
+            sequences: BTreeMap::new(),
+            next_partition: 0,
+            limits,
+            trims: BTreeMap::new(),
+            is_appending: false,
+        }
     }
 
     /// The log.
@@ -85,6 +98,9 @@ impl LogProducer {
         }
         let appended = self.append_next(partition, records, until).await;
         self.is_appending = false;
+        if appended.is_ok() {
+            self.trim_at_times(partition);
+        }
         appended
     }
 
@@ -123,6 +139,22 @@ impl LogProducer {
                 error => return Err(error),
             }
         }
+    }
+
+    /// Removes what the retention of the log does not keep, at times, and beside the appends.
+    fn trim_at_times(&mut self, partition: u32) {
+        let Some(goal) = self.log.retention() else { return };
+        let now = self.log.now();
+        // Producers that begin together trim at different times.
+        let first = || now + u64::from(self.log.store.random()[0]) * TRIM_INTERVAL / 256;
+        let next = *self.trims.entry(partition).or_insert_with(first);
+        if now < next {
+            return;
+        }
+        self.trims.insert(partition, now + TRIM_INTERVAL);
+        let log = self.log.clone();
+        // A trim that fails leaves its work to the next one.
+        tokio::spawn(async move { drop(log.trim(partition, goal).await) });
     }
 
     fn begin_epoch(&mut self) {

@@ -64,6 +64,8 @@ pub enum Bug {
     BatchCommittedInPieces,
     /// A batch of operations is answered once the entry of its first write is committed.
     BatchAnsweredEarly,
+    /// A follower reports entries that are not durable to a group that recovers.
+    VolatileLogReported,
     /// A timestamp may equal the one before.
     TimestampsTie,
     /// A timestamp that was seen does not count if it is of the same millisecond as the newest assigned.
@@ -160,7 +162,7 @@ impl Bug {
     ];
 
     /// Bugs of groups of several members that only clusters show. Tests of `batch.rs` and `clock.rs` show the first three.
-    pub const OF_CLUSTERS: [Bug; 7] = [
+    pub const OF_CLUSTERS: [Bug; 8] = [
         Bug::BatchAnsweredEarly,
         Bug::TimestampsTie,
         Bug::SeenTieIgnored,
@@ -168,6 +170,7 @@ impl Bug {
         Bug::SessionTableNotInstalled,
         Bug::BatchCommittedInPieces,
         Bug::IncompleteBatchKept,
+        Bug::VolatileLogReported,
     ];
 
     /// Bugs of transactions over several partitions.

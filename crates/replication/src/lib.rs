@@ -57,6 +57,7 @@ use zerohop_wire::{Failure, Message};
 use sole_copy_corrupt::Damage;
 use zerohop_partition::PartitionEvent;
 use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
+use zerohop_partition::planted::{Bug, is_planted};
 use zerohop_partition::{MemberOptions, PartitionOpenError};
 use zerohop_partition::{Partition, PartitionFigures};
 
@@ -404,6 +405,20 @@ impl Replica {
         self.partition.newest().max(self.lead.wait_queue.seen())
     }
 
+    /// Whether a crash of this process could lose entries of its log that a report counts: it is a follower, so the in-sync
+    /// replicas may have had them durably for long, and it has them in memory only.
+    ///
+    /// # Errors
+    /// As [`Engine::durable_index`].
+    pub fn is_report_volatile<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<bool> {
+        Ok(self.is_volatile_follower() && engine.durable_index(self.partition.handle())? < self.last())
+    }
+
+    fn is_volatile_follower(&self) -> bool {
+        let me = self.this_member;
+        self.is_interval() && self.view.primary != me && !self.view.in_sync.contains(&me)
+    }
+
     /// The state of its log.
     #[must_use]
     pub fn log_end(&self) -> LogEnd {
@@ -413,6 +428,21 @@ impl Replica {
             is_intact: self.health.is_intact,
             is_complete: !self.health.needs_state && self.health.broken.is_none(),
         }
+    }
+
+    /// The state of its log for the report about a group that recovers. Of a follower only what is durable counts: a group that
+    /// goes on with its log relies on it alone from then on, and other members may have had the entries durably for long.
+    ///
+    /// # Errors
+    /// Errors of the disk.
+    pub fn reported_log_end<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<LogEnd> {
+        let end = self.log_end();
+        if !self.is_report_volatile(engine)? || is_planted(Bug::VolatileLogReported) {
+            return Ok(end);
+        }
+        let index = engine.durable_index(self.partition.handle())?;
+        let epoch = engine.epoch_at(self.partition.handle(), index)?.unwrap_or(0);
+        Ok(LogEnd { last: EntryName { epoch, index: LogIndex(index) }, ..end })
     }
 
     /// Whether the replica is searching for or repairing corruption in its log.

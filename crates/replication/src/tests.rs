@@ -12,6 +12,7 @@ mod gather;
 mod late_members;
 mod read_locks;
 mod repair;
+mod reported_logs;
 mod retained;
 mod rewind;
 mod snapshot_install;
@@ -520,7 +521,11 @@ fn each_mutant_is_found_by_its_test() {
     use super::lease::tests as lease;
     use zerohop_partition::planted::{Bug, plant};
 
-    let tests: [(Bug, fn()); 16] = [
+    let tests: [(Bug, fn()); 17] = [
+        (
+            Bug::VolatileLogReported,
+            reported_logs::follower_reports_what_is_durable_and_member_in_sync_reports_all,
+        ),
         (Bug::ReadLockIgnored, read_locks::deposed_primary_yields_after_its_read_locks),
         (Bug::CorruptEntriesSkipped, repair::what_is_corrupt_is_not_left_out_of_what_is_sent),
         (

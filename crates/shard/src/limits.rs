@@ -13,6 +13,10 @@ pub(crate) const SPLIT_AGAIN_MS: u64 = 200;
 /// When a keyspace whose map change failed is tried again. The disk may work, or have room, by then.
 pub(crate) const FOLLOW_AGAIN_MS: u64 = 500;
 
+/// Partitions that are synced for one batch of log index reports. Each takes as long as a sync of the disk, in which the instance
+/// does nothing else.
+pub(crate) const REPORT_SYNCS_MAX: usize = 16;
+
 /// Flushes in a row. The commits of the first may append more entries (waits that are answered, records that expire).
 pub(crate) const FLUSH_ROUNDS_MAX: usize = 4;
 

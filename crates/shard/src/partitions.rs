@@ -3,8 +3,8 @@
 //! Every partition is a replica of its group. A partition with a single copy is a replica without other members
 //! ([`Replica::is_lone`]): it uses neither leases nor the timestamp bound.
 
-use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
+use zerohop_engine::{EngineError, EngineResult};
 use zerohop_placement::map::LOCAL_KEYSPACE;
 use zerohop_placement::{ClusterMap, Group, GroupState, Keyspace, KeyspaceConfig, NodeState};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionId, Timestamp};
@@ -16,7 +16,7 @@ use super::effects_adapter::{EffectsAdapter, send_peer};
 use super::engine_name::engine_id;
 use super::member_options::options_of;
 use super::{Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError, effects_adapter};
-use crate::limits::FLUSH_ROUNDS_MAX;
+use crate::limits::{FLUSH_ROUNDS_MAX, REPORT_SYNCS_MAX};
 use zerohop_partition::HashRange;
 use zerohop_partition::MapView;
 use zerohop_partition::Partition;
@@ -24,7 +24,7 @@ use zerohop_partition::Token;
 use zerohop_partition::{Program, ProgramResult};
 use zerohop_replication::limits::TIMESTAMP_BOUND_AHEAD_MS;
 use zerohop_replication::{
-    Context, Digest, GroupView, Leases, PartitionKey, Replica, ReplicaEvent, ReplicaTable,
+    Context, Digest, GroupView, Leases, LogEnd, PartitionKey, Replica, ReplicaEvent, ReplicaTable,
 };
 
 /// How often leases and the timestamp bound are checked while batches arrive. Renewals are some tens of milliseconds apart.
@@ -203,10 +203,25 @@ impl<D: Disk> Instance<D> {
         self.notify_replica((keyspace, partition), ReplicaEvent::AdmissionRequested(follower), effects);
     }
 
-    /// The log index report to the control group after a start.
-    pub fn log_ends(&self) -> impl Iterator<Item = (KeyspaceId, PartitionId, zerohop_replication::LogEnd)> {
-        let shared = self.partitions.by.iter().filter(|(_, replica)| !replica.is_lone());
-        shared.map(|((keyspace, partition), replica)| (keyspace, partition, replica.log_end()))
+    /// The log index reports to the control group about groups that recover. Those of partitions that are lone or elsewhere are
+    /// missing. A follower's log is synced first; beyond [`REPORT_SYNCS_MAX`], and on a disk that fails, what is durable is reported.
+    ///
+    /// # Errors
+    /// Errors of the disk other than those of a sync.
+    pub fn log_ends(&mut self, requested: &[PartitionKey]) -> EngineResult<Vec<(PartitionKey, LogEnd)>> {
+        let (mut ends, mut syncs) = (Vec::with_capacity(requested.len()), 0);
+        for &key in requested {
+            let Some(replica) = self.partitions.by.get(key).filter(|replica| !replica.is_lone()) else {
+                continue;
+            };
+            if syncs < REPORT_SYNCS_MAX && replica.is_report_volatile(&mut self.engine)? {
+                syncs += 1;
+                // What is not durable is not reported, so the group goes on without it.
+                drop(self.engine.sync_partition(replica.handle()));
+            }
+            ends.push((key, replica.reported_log_end(&mut self.engine)?));
+        }
+        Ok(ends)
     }
 
     /// Whether any partition is shared with other instances, so that leases are in use.

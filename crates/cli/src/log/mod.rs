@@ -3,6 +3,7 @@
 //! A negative answer (no such log, an offset out of range, nothing to pop) is printed on standard error or as JSON, and the exit
 //! code is 1: see [`refusal`].
 
+mod alter;
 mod append;
 mod commit;
 mod create;
@@ -34,6 +35,10 @@ pub(crate) enum LogCommand {
     /// Lists the logs of the cluster.
     #[command(visible_alias = "ls")]
     List(list::LogListArguments),
+    /// Changes the options of a log: gives it more partitions, or another retention.
+    ///
+    /// Programs that have opened the log before go on with its old options until they open it again.
+    Alter(alter::LogAlterArguments),
     /// Shows the options of a log, and the first and next offset of each partition.
     #[command(alias = "show")]
     Info(info::LogInfoArguments),
@@ -61,7 +66,8 @@ pub(crate) enum LogCommand {
     Commit(commit::LogCommitArguments),
     /// Removes records from the beginning of a log.
     ///
-    /// Without options, the command removes what the retention of the log does not keep. No process does this by itself.
+    /// Without options, the command removes what the retention of the log does not keep. Producers do this too, about twice a
+    /// minute in each partition that they append to.
     Trim(trim::LogTrimArguments),
     /// Drops a log with all its records.
     ///
@@ -73,6 +79,7 @@ impl LogCommand {
     fn place(&self) -> &LogPlace {
         match self {
             Self::Create(arguments) => &arguments.place,
+            Self::Alter(arguments) => &arguments.place,
             Self::List(arguments) => &arguments.place,
             Self::Info(arguments) => &arguments.place,
             Self::Append(arguments) => &arguments.place,
@@ -101,6 +108,7 @@ pub(crate) async fn run(command: LogCommand) -> Result<CommandEnding, CommandErr
 async fn done(command: LogCommand) -> Result<CommandEnding, CommandError> {
     match command {
         LogCommand::Create(arguments) => create::run(arguments).await,
+        LogCommand::Alter(arguments) => alter::run(arguments).await,
         LogCommand::List(arguments) => list::run(arguments).await,
         LogCommand::Info(arguments) => info::run(arguments).await,
         LogCommand::Append(arguments) => append::run(arguments).await,

@@ -56,6 +56,7 @@ impl LogRefusal {
             }
             LogError::NoSuchPartition => "no_partition",
             LogError::LogExists => "exists",
+            LogError::BadPartitionCount => "bad_partitions",
             LogError::BadName => "bad_name",
             LogError::GroupHasMembers => "has_members",
             LogError::ProducerFenced { .. } => "fenced",

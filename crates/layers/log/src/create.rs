@@ -45,21 +45,34 @@ pub fn create_log(create: CreateLog) -> impl LogProcedure<Output = LogOptions> +
     })
 }
 
-/// Gives a log more partitions. Their keys are in the region of the last partition at the creation.
-pub fn grow_log(partitions: u32) -> impl LogProcedure<Output = LogOptions> + Send {
+/// Changes of the options of a log. Those that are nothing stay.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AlterLog {
+    /// The number of partitions, which does not fall. Only where new keys go changes.
+    pub partitions: Option<u32>,
+    /// How long batches are kept, in milliseconds; inner nothing: for ever.
+    pub retention: Option<Option<u64>>,
+    /// The bytes that each partition keeps; inner nothing: all.
+    pub retention_bytes: Option<Option<u64>>,
+}
+
+/// Changes the options of a log. The keys of new partitions are in the last region, unless the keyspace has regions for them.
+pub fn alter_log(alter: AlterLog) -> impl LogProcedure<Output = LogOptions> + Send {
     OptimisticTransaction::new(move |_, reads: &mut LogReads, writes: &mut Writes| {
-        let options: LogOptions = reads.get(&keys::options())?.ok_or(LogError::NoSuchLog)?;
-        if partitions < options.partitions || partitions > keys::PARTITIONS_MAX {
+        let before: LogOptions = reads.get(&keys::options())?.ok_or(LogError::NoSuchLog)?;
+        let partitions = alter.partitions.unwrap_or(before.partitions);
+        if partitions < before.partitions || partitions > keys::PARTITIONS_MAX {
             return Err(LogError::BadPartitionCount.into());
         }
-        if partitions == options.partitions {
-            return Ok(options);
-        }
-        (options.partitions..partitions).for_each(|partition| {
+        (before.partitions..partitions).for_each(|partition| {
             writes.put(keys::tail(partition), &TailRecord::default());
         });
-        let options = LogOptions { partitions, ..options };
-        writes.put(keys::options(), &options);
+        let retention = alter.retention.unwrap_or(before.retention);
+        let retention_bytes = alter.retention_bytes.unwrap_or(before.retention_bytes);
+        let options = LogOptions { partitions, retention, retention_bytes, ..before };
+        if options != before {
+            writes.put(keys::options(), &options);
+        }
         Ok(options)
     })
 }

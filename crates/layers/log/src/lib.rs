@@ -38,7 +38,7 @@ pub use batch::{
     SEQUENCE_END,
 };
 pub use bounds::{Bounds, bounds, read_options};
-pub use create::{CreateLog, create_log, grow_log};
+pub use create::{AlterLog, CreateLog, alter_log, create_log};
 pub use error::LogError;
 pub use group::{
     CommitOffsets, ExpireMembers, GroupOwner, JoinGroup, MEMBERS_MAX, Membership, commit_offsets,

@@ -260,13 +260,15 @@ impl SimulatedCluster {
         let mut logs = Vec::new();
         for want in requested {
             let Some(slot) = self.hosts[at].slot_of(want.instance) else { continue };
-            let Some(instance) = &self.hosts[at].slots[slot].instance else { continue };
-            let found = instance.replicas().find(|one| (one.0, one.1) == (want.keyspace, want.partition));
-            let Some((keyspace, partition, replica)) = found else { continue };
-            if replica.view().epoch < want.epoch {
+            let Some(instance) = &mut self.hosts[at].slots[slot].instance else { continue };
+            let (keyspace, partition) = (want.keyspace, want.partition);
+            let found = instance.replicas().find(|one| (one.0, one.1) == (keyspace, partition));
+            if found.is_none_or(|(_, _, replica)| replica.view().epoch < want.epoch) {
                 continue;
             }
-            let end = replica.log_end();
+            // A disk that fails reports nothing, and is asked again.
+            let Ok(ends) = instance.log_ends(&[(keyspace, partition)]) else { continue };
+            let Some((_, end)) = ends.first() else { continue };
             let log_end = match end.is_complete {
                 true => LogEnd { epoch: end.last.epoch.into(), index: end.last.index },
                 false => LogEnd::default(),

@@ -423,3 +423,77 @@ async fn batch_after_an_append_without_its_caller_is_there_once() {
     let all: BTreeSet<&str> = read.lines().collect();
     assert_eq!((count("after-"), all.len()), (100, read.lines().count()), "{read}");
 }
+
+#[test]
+fn log_gets_more_partitions_and_keeps_its_records() {
+    let folder = folder();
+    let cluster = start(folder.path());
+    done(&cluster, &["create", "events", "--retention", "7d"], b"");
+    done(&cluster, &["append", "events", "one", "two"], b"");
+    let altered =
+        done(&cluster, &["alter", "events", "--partitions", "3", "--retention", "all", "--json"], b"");
+    let altered = &json_lines(&altered)[0];
+    assert_eq!((&altered["records"], &altered["retention_ms"]), (&json!(2), &json!(null)));
+    assert_eq!(altered["partitions"].as_array().unwrap().len(), 3);
+    let regions = stdout(&output(
+        zerohop(&["region", "list", "events", "--json", "--endpoint", cluster.endpoint()]),
+        b"",
+    ));
+    assert_eq!(regions.lines().count(), 3, "{regions}");
+    let appended = done(&cluster, &["append", "events", "three", "--partition", "2"], b"");
+    assert_eq!(appended, "1 record appended, the first one at offset 0 of partition 2\n");
+    assert_eq!(done(&cluster, &["read", "events"], b""), "one\ntwo\nthree\n");
+
+    // The same again changes nothing, and partitions do not go away.
+    done(&cluster, &["alter", "events", "--partitions", "3"], b"");
+    let (code, out, _) = log(&cluster, &["alter", "events", "--partitions", "2", "--json"], b"");
+    assert_eq!((code, &json_lines(&out)[0]["reason"]), (1, &json!("bad_partitions")));
+    assert_eq!(log(&cluster, &["alter", "events"], b"").0, 2);
+    assert_eq!(done(&cluster, &["read", "events"], b""), "one\ntwo\nthree\n");
+}
+
+#[tokio::test]
+async fn transaction_appends_to_two_logs_and_commits_offsets_or_does_nothing() {
+    let folder = folder();
+    let cluster = start(folder.path());
+    for name in ["input", "output"] {
+        done(&cluster, &["create", name], b"");
+    }
+    done(&cluster, &["append", "input", "1", "2"], b"");
+    let client = Client::connect(cluster.endpoint()).await.unwrap();
+    let input = LogClient::open(&client, "input").await.unwrap();
+    let results = LogClient::open(&client, "output").await.unwrap();
+    let record = |text: &str| LogRecord {
+        time: input.now(),
+        key: None,
+        value: Some(text.as_bytes().to_vec()),
+        headers: Vec::new(),
+    };
+    let commit = CommitOffsets { group: "sums".to_owned(), owner: None, offsets: vec![(0, 2)] };
+
+    let aborted = client.begin();
+    results.append_within(&aborted, 0, &[record("lost")]).await.unwrap();
+    input.commit_within(&aborted, commit.clone()).await.unwrap();
+    aborted.abort();
+    assert_eq!(done(&cluster, &["read", "output"], b""), "");
+    assert_eq!(done(&cluster, &["groups", "input"], b""), "");
+
+    let transaction = client.begin();
+    assert_eq!(results.append_within(&transaction, 0, &[record("3"), record("x")]).await.unwrap(), 0);
+    assert_eq!(results.append_within(&transaction, 0, &[record("y")]).await.unwrap(), 2);
+    input.append_within(&transaction, 0, &[record("3")]).await.unwrap();
+    input.commit_within(&transaction, commit.clone()).await.unwrap();
+    transaction.commit().await.unwrap();
+    assert_eq!(done(&cluster, &["read", "output"], b""), "3\nx\ny\n");
+    assert_eq!(done(&cluster, &["read", "input"], b""), "1\n2\n3\n");
+    let groups = done(&cluster, &["groups", "input"], b"");
+    assert!(groups.contains("1 record not read"), "{groups}");
+
+    // Another append comes between: the transaction conflicts, and does nothing.
+    let late = client.begin();
+    results.append_within(&late, 0, &[record("late")]).await.unwrap();
+    done(&cluster, &["append", "output", "first"], b"");
+    let error = late.commit().await.unwrap_err();
+    assert!(error.is_conflict(), "{error}");
+    assert_eq!(done(&cluster, &["read", "output"], b""), "3\nx\ny\nfirst\n");
+}

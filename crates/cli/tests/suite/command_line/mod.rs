@@ -30,6 +30,7 @@ mod on_terminal;
 mod output_failures;
 mod processes;
 mod progress;
+mod queue_transactions;
 mod ranges;
 mod records;
 mod redis_tls;
