@@ -26,6 +26,7 @@ use crate::node::NodeArguments;
 use crate::object::ObjectCommand;
 use crate::output;
 use crate::partition::PartitionCommand;
+use crate::queue::QueueCommand;
 use crate::recover::RecoverArguments;
 use crate::region::RegionCommand;
 use crate::s3::S3Arguments;
@@ -125,6 +126,12 @@ pub(crate) enum CliCommand {
     /// and headers. Many producers append to a log at once, and readers do not disturb them.
     #[command(subcommand)]
     Log(LogCommand),
+    /// Pushes messages into queues, and pops them under leases.
+    ///
+    /// A message is leased to one consumer at a time, which acknowledges it when it is processed. Else it is delivered again when the
+    /// lease ends. Messages of a group are processed in their order. A message that is popped too often becomes a dead letter.
+    #[command(subcommand)]
+    Queue(QueueCommand),
     /// Writes a consistent backup of keyspaces to a folder, while the cluster serves requests.
     ///
     /// The backup has all writes that were acknowledged before it began, and each transaction completely or not at all.

@@ -20,6 +20,7 @@ mod manual_arguments;
 mod node;
 mod object;
 mod partition;
+mod queue;
 mod recover;
 mod region;
 mod s3;
@@ -74,6 +75,7 @@ fn is_watched(command: &CliCommand) -> bool {
         | CliCommand::Partition(_)
         | CliCommand::Region(_)
         | CliCommand::Object(_)
+        | CliCommand::Queue(_)
         | CliCommand::Recover(_)
         | CliCommand::Restore(_)
         | CliCommand::Verify(_)
@@ -103,6 +105,7 @@ fn run(command: CliCommand) -> Result<CommandEnding, CommandError> {
         CliCommand::Txn(arguments) => runtime()?.block_on(txn::run(arguments)),
         CliCommand::Object(command) => runtime()?.block_on(object::run(command)),
         CliCommand::Log(command) => runtime()?.block_on(log::run(command)),
+        CliCommand::Queue(command) => runtime()?.block_on(queue::run(command)),
         CliCommand::Blob(command) => runtime()?.block_on(blob::run(command)),
         CliCommand::Backup(arguments) => runtime()?.block_on(backup::backup(arguments)),
         CliCommand::Restore(arguments) => runtime()?.block_on(backup::restore(arguments)),

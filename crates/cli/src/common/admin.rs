@@ -13,7 +13,7 @@ use zerohop_wire::admin::{
 };
 
 use super::ending::CommandError;
-use super::{interrupt, view};
+use super::{interrupt, names, view};
 use crate::output;
 
 /// How long to repeat a question to a manager that cannot answer yet; the time-out, if that is
@@ -304,6 +304,16 @@ async fn in_doubt(client: &Client, why: &str) -> CommandError {
         ),
         _ => message,
     })
+}
+
+/// The error of a command that has made the keyspace of a log or queue, which is none yet. The command does not drop it: another
+/// one may have made it a log or queue meanwhile.
+pub(crate) fn half_made(kind: &str, name: &str, error: &CommandError) -> CommandError {
+    CommandError::Partly(format!(
+        "{error}; the keyspace {} is made, and may be no {kind} yet: the same `zerohop {kind} create` completes it, and `zerohop keyspace \
+         drop` removes it",
+        names::quoted(name.as_bytes())
+    ))
 }
 
 fn keyspace(answer: AdminReply) -> Result<KeyspaceStatus, CommandError> {

@@ -10,7 +10,7 @@ mod split;
 
 use clap::{Args, Subcommand};
 
-pub(crate) use self::remove::confirm;
+pub(crate) use self::remove::{confirm, confirm_removal};
 pub(crate) use self::separators::{divided_at, read_keys};
 pub(crate) use self::settings::{KeyspaceOutput, durability};
 pub(crate) use self::show::find;

@@ -55,10 +55,13 @@ pub(super) async fn run(arguments: DropArguments) -> Result<CommandEnding, Comma
 
 /// Asks for the name: typing it is harder to do by mistake than a `y`.
 pub(crate) fn confirm(what: &str, name: &str) -> Result<bool, CommandError> {
-    output::prompt(&format!(
-        "This removes {what} {} and all that is in it. Type its name to go on: ",
-        names::text(name.as_bytes())
-    ));
+    let named = names::text(name.as_bytes());
+    confirm_removal(&format!("{what} {named} and all that is in it"), "its name", name)
+}
+
+/// The same for another removal: `asked` says which name is to be typed.
+pub(crate) fn confirm_removal(what: &str, asked: &str, name: &str) -> Result<bool, CommandError> {
+    output::prompt(&format!("This removes {what}. Type {asked} to go on: "));
     let mut answer = String::new();
     stdin()
         .lock()

@@ -1,7 +1,6 @@
 //! `zerohop log append`.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, stdin};
 use std::os::unix::ffi::OsStringExt;
 
 use clap::Args;
@@ -10,12 +9,11 @@ use zerohop_layer_log::{LogError, LogRecord};
 use zerohop_log_client::LogProducer;
 use zerohop_wire::plurals::counted;
 
-use super::lines;
 use super::place::{LogPlace, log_name, partitions};
-use super::refusal::{LogUse, print_refusal};
+use super::refusal::{CommandUse, print_refusal};
 use crate::blob::progress::BlobProgress;
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::interrupt;
+use crate::common::{interrupt, lines};
 use crate::output;
 
 /// About the most bytes of the numbers of a record in a batch.
@@ -90,19 +88,17 @@ pub(super) async fn run(arguments: LogAppendArguments) -> Result<CommandEnding, 
         progress: BlobProgress::new("appended", None),
     };
     if records.is_empty() {
-        if stdin().is_terminal() {
-            output::problem("Type one record a line; Ctrl-D at the beginning of a line ends the input.");
-        }
+        lines::ask("record");
         let mut groups = lines::of_standard_input(appender.producer.limits().bytes);
         while let Some(lines) = groups.recv().await {
             if let Err(error) = appender.append_lines(&place, lines?).await? {
-                return print_refusal(place.json, &name, LogUse::Write, error);
+                return print_refusal(place.json, &name, CommandUse::Write, error);
             }
         }
     } else {
         let records = records.into_iter().map(OsString::into_vec).collect();
         if let Err(error) = appender.append(&place, records).await? {
-            return print_refusal(place.json, &name, LogUse::Write, error);
+            return print_refusal(place.json, &name, CommandUse::Write, error);
         }
     }
     if !place.json {

@@ -7,7 +7,7 @@ use zerohop_log_client::LogClient;
 use zerohop_wire::plurals::counted;
 
 use super::place::{LogPlace, log_name, partitions};
-use super::refusal::{LogRefusal, LogUse, failed_to_read, print_refusal};
+use super::refusal::{CommandUse, LogRefusal, failed_to_read, print_refusal};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::{interrupt, quantity};
 use crate::output;
@@ -105,7 +105,7 @@ pub(super) async fn run(arguments: LogCommitArguments) -> Result<CommandEnding, 
     interrupt::note_sent(output::WRITE);
     let commit = CommitOffsets { group: group.clone(), owner: None, offsets: offsets.clone() };
     if let Err(error) = log.commit(commit).await {
-        return print_refusal(place.json, &name, LogUse::Write, error);
+        return print_refusal(place.json, &name, CommandUse::Write, error);
     }
     output::note_done(output::WRITE);
     if place.json {

@@ -8,9 +8,9 @@ use zerohop_log_client::{LogClient, LogSettings, OpenError, new_log};
 
 use super::info::{LogOutput, print_log};
 use super::place::{LogPlace, log_name};
-use super::refusal::{self, LogRefusal, LogUse, failed_to_read};
+use super::refusal::{self, CommandUse, LogRefusal, failed_to_read};
 use crate::common::ending::{CommandEnding, CommandError, EXISTS};
-use crate::common::{admin, interrupt, names, quantity};
+use crate::common::{admin, interrupt, quantity};
 use crate::keyspace::durability;
 use crate::output;
 
@@ -62,7 +62,7 @@ pub(super) async fn run(arguments: LogCreateArguments) -> Result<CommandEnding, 
         Err(CommandError::RefusedAs { word: EXISTS, .. }) => false,
         Err(error) => return Err(error),
     };
-    let failed = |error: CommandError| if is_made { half_made(&name, &error) } else { error };
+    let failed = |error: CommandError| if is_made { admin::half_made("log", &name, &error) } else { error };
     let id = zerohop_system::entropy::random_bytes()
         .map_err(|error| CommandError::Node(format!("the system has no random bytes: {error}")))?;
     let retention = retention.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
@@ -79,20 +79,10 @@ pub(super) async fn run(arguments: LogCreateArguments) -> Result<CommandEnding, 
             return LogRefusal::new("exists", "there is a keyspace of this name already, which is no log")
                 .print(place.json, &name);
         }
-        Err(OpenError::Log(error)) => return Err(failed(refusal::failed(LogUse::Write, &error))),
+        Err(OpenError::Log(error)) => return Err(failed(refusal::failed(CommandUse::Write, &error))),
     };
     output::note_done(output::COMMAND);
     let shown = LogOutput::read(&log, name).await.map_err(|error| failed_to_read(&error))?;
     print_log(&place, &shown)?;
     Ok(CommandEnding::Done)
-}
-
-/// The error of a command that has made the keyspace, which is no log yet. The command does not drop it: another one may have
-/// made it a log meanwhile.
-fn half_made(name: &str, error: &CommandError) -> CommandError {
-    CommandError::Partly(format!(
-        "{error}; the keyspace {} is made, and may be no log yet: the same `zerohop log create` completes it, and `zerohop keyspace \
-         drop` removes it",
-        names::quoted(name.as_bytes())
-    ))
 }

@@ -10,7 +10,6 @@ mod create;
 mod drop;
 mod groups;
 mod info;
-mod lines;
 mod list;
 mod place;
 mod pop;

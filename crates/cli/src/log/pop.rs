@@ -8,7 +8,7 @@ use zerohop_log_client::LogPopper;
 
 use super::place::{LogPlace, log_name, partitions};
 use super::record::print_records;
-use super::refusal::{LogRefusal, LogUse, print_refusal};
+use super::refusal::{CommandUse, LogRefusal, print_refusal};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::{interrupt, quantity};
 use crate::output;
@@ -63,6 +63,6 @@ pub(super) async fn run(arguments: LogPopArguments) -> Result<CommandEnding, Com
             let text = "there is no record that this cursor has not popped";
             LogRefusal::new("no_record", text).print(place.json, &name)
         }
-        Err(error) => print_refusal(place.json, &name, LogUse::Write, error),
+        Err(error) => print_refusal(place.json, &name, CommandUse::Write, error),
     }
 }

@@ -8,7 +8,7 @@ use zerohop_log_client::LogClient;
 
 use super::place::{LogPlace, log_name, partitions};
 use super::record::print_records;
-use super::refusal::{LogUse, print_refusal};
+use super::refusal::{CommandUse, print_refusal};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
 
@@ -138,7 +138,7 @@ pub(super) async fn run(arguments: LogReadArguments) -> Result<CommandEnding, Co
     let (mut left, mut bytes_left) = (limit.unwrap_or(u64::MAX), bytes.unwrap_or(u64::MAX));
     for partition in numbers {
         if let Err(error) = read(&log, &place, (partition, start), (&mut left, &mut bytes_left)).await? {
-            return print_refusal(place.json, &name, LogUse::Read, error);
+            return print_refusal(place.json, &name, CommandUse::Read, error);
         }
     }
     Ok(CommandEnding::Done)

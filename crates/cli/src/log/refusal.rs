@@ -1,26 +1,17 @@
 //! Negative answers about logs: a sentence or JSON, with exit code 1.
 
-use serde::Serialize;
 use zerohop_layer_log::LogError;
 use zerohop_wire::plurals::counted;
 
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::common::names;
-use crate::output;
+pub(super) use crate::common::refusal::CommandUse;
+use crate::common::refusal::NegativeAnswer;
 
 /// A negative answer: a word for programs, and a sentence.
 #[derive(Debug)]
 pub(super) struct LogRefusal {
     reason: &'static str,
     text: String,
-}
-
-#[derive(Serialize)]
-struct LogRefusalOutput<'a> {
-    log: &'a str,
-    done: bool,
-    reason: &'static str,
-    error: &'a str,
 }
 
 impl LogRefusal {
@@ -67,27 +58,15 @@ impl LogRefusal {
 
     /// Prints it.
     pub(super) fn print(&self, is_json: bool, log: &str) -> Result<CommandEnding, CommandError> {
-        if is_json {
-            output::json(&LogRefusalOutput { log, done: false, reason: self.reason, error: &self.text })?;
-        } else {
-            output::problem(&format!("zerohop: log {}: {}", names::quoted(log.as_bytes()), self.text));
-        }
-        Ok(CommandEnding::No)
+        NegativeAnswer { kind: "log", name: log, reason: self.reason, text: &self.text }.print(is_json)
     }
-}
-
-/// Whether a command that fails may have changed something.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LogUse {
-    Read,
-    Write,
 }
 
 /// Prints an error that is a negative answer; returns any other.
 pub(super) fn print_refusal(
     is_json: bool,
     log: &str,
-    kind: LogUse,
+    kind: CommandUse,
     error: LogError,
 ) -> Result<CommandEnding, CommandError> {
     match LogRefusal::of(error) {
@@ -98,13 +77,13 @@ pub(super) fn print_refusal(
 
 /// The error of a command that only reads.
 pub(super) fn failed_to_read(error: &LogError) -> CommandError {
-    failed(LogUse::Read, error)
+    failed(CommandUse::Read, error)
 }
 
 /// The error of a command that was not carried out.
-pub(super) fn failed(kind: LogUse, error: &LogError) -> CommandError {
+pub(super) fn failed(kind: CommandUse, error: &LogError) -> CommandError {
     match error {
-        LogError::Unavailable(_) if kind == LogUse::Write => {
+        LogError::Unavailable(_) if kind == CommandUse::Write => {
             CommandError::InDoubt(format!("{error}; the change may be done: look before you repeat it"))
         }
         LogError::Unavailable(why) => CommandError::RefusedAs { word: "unavailable", reason: why.clone() },

@@ -9,7 +9,7 @@ use zerohop_log_client::LogClient;
 use super::place::{LogPlace, log_name, partitions};
 use super::read::{PartitionReader, StartArguments};
 use super::record::print_records;
-use super::refusal::{LogUse, print_refusal};
+use super::refusal::{CommandUse, print_refusal};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::quantity;
 use crate::common::runtime::StopSignals;
@@ -63,7 +63,7 @@ pub(super) async fn run(arguments: LogTailArguments) -> Result<CommandEnding, Co
         };
         match offset {
             Ok(offset) => readers.spawn(follow(log.clone(), partition, offset, sender.clone())),
-            Err(error) => return print_refusal(place.json, &name, LogUse::Read, error),
+            Err(error) => return print_refusal(place.json, &name, CommandUse::Read, error),
         };
     }
     let mut left = limit.unwrap_or(u64::MAX);
@@ -75,7 +75,7 @@ pub(super) async fn run(arguments: LogTailArguments) -> Result<CommandEnding, Co
         let Some((partition, records)) = page else { break };
         let mut records = match records {
             Ok(records) => records,
-            Err(error) => return print_refusal(place.json, &name, LogUse::Read, error),
+            Err(error) => return print_refusal(place.json, &name, CommandUse::Read, error),
         };
         records.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         left -= records.len() as u64;

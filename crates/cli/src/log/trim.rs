@@ -9,7 +9,7 @@ use zerohop_log_client::LogClient;
 use zerohop_wire::plurals::counted;
 
 use super::place::{LogPlace, log_name, partitions};
-use super::refusal::{LogRefusal, LogUse, print_refusal};
+use super::refusal::{CommandUse, LogRefusal, print_refusal};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::{interrupt, quantity};
 use crate::output;
@@ -67,7 +67,7 @@ pub(super) async fn run(arguments: LogTrimArguments) -> Result<CommandEnding, Co
     for partition in numbers {
         let trimmed = match log.trim(partition, goal).await {
             Ok(TrimOutcome { first, batches }) => LogTrimOutput { partition, done: true, first, batches },
-            Err(error) => return print_refusal(place.json, &name, LogUse::Write, error),
+            Err(error) => return print_refusal(place.json, &name, CommandUse::Write, error),
         };
         output::note_done(output::WRITE);
         batches += trimmed.batches;

@@ -31,6 +31,7 @@ mod output_failures;
 mod processes;
 mod progress;
 mod queue_transactions;
+mod queues;
 mod ranges;
 mod records;
 mod redis_tls;

@@ -77,11 +77,11 @@ impl TokenBench {
     }
 }
 
-/// The exit code, the word and the sentence are the same for records, objects, logs and benchmarks.
+/// The exit code, the word and the sentence are the same for records, objects, logs, queues and benchmarks.
 #[test]
 fn missing_permission_is_forbidden_and_names_the_keyspace() {
     let bench = TokenBench::new(&["--nodes", "1"]);
-    for arguments in [&["object", "mb", "papers"][..], &["log", "create", "events"]] {
+    for arguments in [&["object", "mb", "papers"][..], &["log", "create", "events"], &["queue", "create", "jobs"]] {
         bench.admin(arguments);
     }
     let reader = bench.token("reader", &["--all", "read"]);
@@ -90,6 +90,7 @@ fn missing_permission_is_forbidden_and_names_the_keyspace() {
         (&["object", "put", "papers/a", "/dev/null"], "objects"),
         (&["object", "rb", "papers"], "objects"),
         (&["log", "append", "events", "a"], "events"),
+        (&["queue", "push", "jobs", "a"], "jobs"),
         (&["bench", "kv", "--ops", "1", "--clients", "1"], "default"),
         (&["bench", "txn", "--ops", "1", "--clients", "1"], "default"),
         (&["bench", "blob", "--ops", "1", "--clients", "1", "--blobs", "1", "--bytes", "4KiB"], "default"),

@@ -1,20 +1,30 @@
 //! The lines of standard input, as they come.
 
-use std::io::{BufRead, BufReader, Read, stdin};
+use std::io::{BufRead, BufReader, IsTerminal, Read, stdin};
 use std::path::Path;
 
 use tokio::sync::mpsc;
 
-use crate::common::ending::CommandError;
+use super::ending::CommandError;
+use crate::output;
 
 /// The bytes that are read at once.
 const READ_BYTES: usize = 256 << 10;
 /// Groups that are read ahead.
 const GROUPS_AHEAD: usize = 4;
 
+/// Says on a terminal what to type: a record or a message.
+pub(crate) fn ask(what: &str) {
+    if stdin().is_terminal() {
+        output::problem(&format!(
+            "Type one {what} a line; Ctrl-D at the beginning of a line ends the input."
+        ));
+    }
+}
+
 /// The lines of standard input, without their ends. Lines that are there together are one group. Of a line that is longer than
 /// `line_max` only the beginning is passed on, which is longer too.
-pub(super) fn of_standard_input(line_max: usize) -> mpsc::Receiver<Result<Vec<Vec<u8>>, CommandError>> {
+pub(crate) fn of_standard_input(line_max: usize) -> mpsc::Receiver<Result<Vec<Vec<u8>>, CommandError>> {
     let (sender, groups) = mpsc::channel(GROUPS_AHEAD);
     #[expect(clippy::disallowed_methods, reason = "standard input has no other way to be waited for")]
     std::thread::spawn(move || {

@@ -1,0 +1,41 @@
+//! `zerohop queue list`.
+
+use clap::Args;
+use zerohop_client::KeyOrder;
+use zerohop_layer_queue::QueueError;
+use zerohop_queue_client::{OpenError, QueueClient};
+
+use super::place::QueuePlace;
+use super::refusal::failed_to_read;
+use super::stats::QueueOutput;
+use crate::common::admin;
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::output;
+
+#[derive(Args, Debug)]
+pub(crate) struct QueueListArguments {
+    #[command(flatten)]
+    pub(super) place: QueuePlace,
+}
+
+pub(super) async fn run(arguments: QueueListArguments) -> Result<CommandEnding, CommandError> {
+    let place = arguments.place;
+    let client = place.target.connect().await?;
+    let mut keyspaces = admin::status(&client).await?.keyspaces;
+    keyspaces.retain(|keyspace| keyspace.hash == KeyOrder::ORDERED && !keyspace.dropping);
+    for keyspace in keyspaces {
+        let queue = match QueueClient::open(&client, &keyspace.name).await {
+            Ok(queue) => queue,
+            Err(OpenError::Queue(QueueError::NoSuchQueue)) => continue,
+            Err(OpenError::Queue(error)) => return Err(failed_to_read(&error)),
+            Err(OpenError::Client(error)) => return Err(error.into()),
+        };
+        let shown = QueueOutput::read(&queue, keyspace.name).await.map_err(|error| failed_to_read(&error))?;
+        if place.json {
+            output::json(&shown)?;
+        } else {
+            output::result(&shown.line())?;
+        }
+    }
+    Ok(CommandEnding::Done)
+}
