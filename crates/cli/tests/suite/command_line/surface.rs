@@ -35,8 +35,8 @@ const fn no(command: &'static str, arguments: &'static str) -> JsonRow {
     JsonRow(command, arguments, "", 1)
 }
 
-/// The rows in order, run in one folder, which has a `file`; `ÿ` is the byte 0xff. A new command
-/// with `--json` needs a row.
+/// The rows in order, run in one folder, which has a `file`; `ÿ` is the byte 0xff, and RECEIPT the last receipt that was printed.
+/// A new command with `--json` needs a row.
 const ROWS: &[JsonRow] = &[
     row("keyspace create", "ks --partitions 4"),
     row("keyspace alter", "ks --durability memory"),
@@ -150,6 +150,23 @@ const ROWS: &[JsonRow] = &[
     row("log trim", "log"),
     no("log info", "none"),
     row("log drop", "log --yes"),
+    row("queue create", "queue --tries 1"),
+    no("queue create", "queue"),
+    row("queue push", "queue a b --group g"),
+    row("queue push", "queue ÿ --name n"),
+    row("queue list", ""),
+    row("queue stats", "queue"),
+    row("queue pop", "queue"),
+    row("queue release", "queue RECEIPT"),
+    row("queue dead", "queue"),
+    row("queue redrive", "queue"),
+    row("queue pop", "queue --limit 2"),
+    row("queue extend", "queue RECEIPT"),
+    row("queue ack", "queue RECEIPT"),
+    no("queue extend", "queue RECEIPT"),
+    row("queue purge", "queue --yes"),
+    no("queue pop", "none"),
+    row("queue drop", "queue --yes"),
     row("status", ""),
     row("status", "--wait settled"),
     row("top", "--once --interval 100ms"),
@@ -365,8 +382,13 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
         stdout(&answer)
     };
     query("token new", "tok --all read --expires 1h", "", 0);
+    let mut receipt = String::new();
     for JsonRow(command, arguments, input, expected) in ROWS {
+        let arguments = arguments.replace("RECEIPT", &receipt);
         let printed = query(command, &format!("{arguments} --json"), input, *expected);
+        if let Some(last) = printed.lines().rev().find_map(last_receipt) {
+            receipt = last;
+        }
         assert!(!printed.is_empty(), "zerohop {command} {arguments} --json says nothing");
         paths.add_lines(command, &printed);
     }
@@ -402,6 +424,13 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
     assert_eq!(code, 0, "{error}");
     paths.add_lines("recover --control-group", &printed);
     (metrics, paths.lines())
+}
+
+/// The receipt of a message in a line of JSON.
+fn last_receipt(line: &str) -> Option<String> {
+    let object: Value = serde_json::from_str(line).ok()?;
+    let receipt = object.get("new_receipt").or_else(|| object.get("receipt"))?;
+    Some(receipt.as_str()?.to_owned())
 }
 
 fn command_words(command: &str, arguments: &str) -> Vec<OsString> {

@@ -81,7 +81,9 @@ impl TokenBench {
 #[test]
 fn missing_permission_is_forbidden_and_names_the_keyspace() {
     let bench = TokenBench::new(&["--nodes", "1"]);
-    for arguments in [&["object", "mb", "papers"][..], &["log", "create", "events"], &["queue", "create", "jobs"]] {
+    for arguments in
+        [&["object", "mb", "papers"][..], &["log", "create", "events"], &["queue", "create", "jobs"]]
+    {
         bench.admin(arguments);
     }
     let reader = bench.token("reader", &["--all", "read"]);
