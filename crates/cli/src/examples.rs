@@ -180,7 +180,7 @@ const EXAMPLES: &[CommandExamples] = &[
     ("queue extend", &["receipt=$(zerohop queue extend jobs \"$receipt\" --lease 5m)"]),
     ("queue dead", &["zerohop queue dead jobs --json"]),
     ("queue redrive", &["zerohop queue redrive jobs"]),
-    ("queue purge", &["zerohop queue purge jobs"]),
+    ("queue purge", &["zerohop queue purge jobs --yes"]),
     ("queue drop", &["zerohop queue drop jobs"]),
     ("bench blob", &["zerohop bench blob --blobs 64 --bytes 16MiB"]),
     ("folder new-cluster", &["zerohop folder new-cluster copy-of-data"]),

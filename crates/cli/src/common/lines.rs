@@ -14,7 +14,7 @@ const READ_BYTES: usize = 256 << 10;
 const GROUPS_AHEAD: usize = 4;
 
 /// Says on a terminal what to type: a record or a message.
-pub(crate) fn ask(what: &str) {
+pub(crate) fn prompt(what: &str) {
     if stdin().is_terminal() {
         output::problem(&format!(
             "Type one {what} a line; Ctrl-D at the beginning of a line ends the input."

@@ -59,9 +59,9 @@ pub(crate) fn confirm(what: &str, name: &str) -> Result<bool, CommandError> {
     confirm_removal(&format!("{what} {named} and all that is in it"), "its name", name)
 }
 
-/// The same for another removal: `asked` says which name is to be typed.
-pub(crate) fn confirm_removal(what: &str, asked: &str, name: &str) -> Result<bool, CommandError> {
-    output::prompt(&format!("This removes {what}. Type {asked} to go on: "));
+/// The same for another removal: `typed` says which name is to be typed.
+pub(crate) fn confirm_removal(what: &str, typed: &str, name: &str) -> Result<bool, CommandError> {
+    output::prompt(&format!("This removes {what}. Type {typed} to go on: "));
     let mut answer = String::new();
     stdin()
         .lock()

@@ -88,7 +88,7 @@ pub(super) async fn run(arguments: LogAppendArguments) -> Result<CommandEnding, 
         progress: BlobProgress::new("appended", None),
     };
     if records.is_empty() {
-        lines::ask("record");
+        lines::prompt("record");
         let mut groups = lines::of_standard_input(appender.producer.limits().bytes);
         while let Some(lines) = groups.recv().await {
             if let Err(error) = appender.append_lines(&place, lines?).await? {

@@ -1,7 +1,7 @@
 //! `zerohop queue`: queues of messages, which producers push and consumers pop under leases.
 //!
-//! A negative answer (no such queue, nothing to pop, a lease that has lapsed) is printed on standard error or as JSON, and the exit
-//! code is 1: see [`refusal`].
+//! A negative answer (no such queue, nothing to pop, a lease that has lapsed) is printed on standard error or as JSON, and
+//! the exit code is 1: see [`refusal`].
 
 mod create;
 mod dead;

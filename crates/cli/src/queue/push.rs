@@ -106,7 +106,7 @@ pub(super) async fn run(arguments: QueuePushArguments) -> Result<CommandEnding, 
         progress: BlobProgress::new("pushed", None),
     };
     let pushed = if messages.is_empty() {
-        lines::ask("message");
+        lines::prompt("message");
         pusher.push_lines(&place, &name, has_name).await
     } else {
         let messages = messages.into_iter().map(OsString::into_vec).collect();
