@@ -103,6 +103,18 @@ impl QueueClient {
         self.store.now()
     }
 
+    /// What leases have of the id of the queue.
+    pub(crate) fn tag(&self) -> u32 {
+        let [first, second, third, fourth, ..] = self.options.id;
+        u32::from_be_bytes([first, second, third, fourth])
+    }
+
+    fn check_leases(&self, leases: &[LeaseToken]) -> Result<(), QueueError> {
+        let is_own =
+            |lease: &LeaseToken| lease.queue == self.tag() && lease.partition < self.options.partitions;
+        if leases.iter().all(is_own) { Ok(()) } else { Err(QueueError::OtherQueue) }
+    }
+
     pub(crate) fn random(&self) -> [u8; 16] {
         self.store.random()
     }
@@ -123,18 +135,21 @@ impl QueueClient {
     /// repeated until `until`, in milliseconds since 1970. Result: the leases that have lapsed, and those that were extended.
     ///
     /// # Errors
-    /// [`QueueError::BadLease`], and those of the store: some of the leases may be settled.
+    /// [`QueueError::BadLease`], [`QueueError::OtherQueue`], and those of the store: some of the leases may be settled.
     pub async fn settle(
         &self,
         leases: &[LeaseToken],
         action: SettleAction,
         until: u64,
     ) -> Result<(Vec<LeaseToken>, Vec<LeaseToken>), QueueError> {
+        self.check_leases(leases)?;
         let (mut lapsed, mut extended) = (Vec::new(), Vec::new());
         for ((partition, consumer), receipts) in by_consumer(leases) {
-            let request = SettleRequest { partition, consumer, receipts, action, tries: self.options.tries };
+            let tries = self.options.tries;
+            let request = SettleRequest { partition, consumer, receipts, action, tries, is_repeatable: true };
             let outcome = retry::run(&self.store, until, |_| layer::settle(request.clone())).await?;
-            let token = |receipt: Receipt| LeaseToken { partition, consumer, receipt };
+            let queue = self.tag();
+            let token = |receipt: Receipt| LeaseToken { queue, partition, consumer, receipt };
             lapsed.extend(outcome.lapsed.into_iter().map(token));
             extended.extend(outcome.extended.into_iter().map(token));
         }
@@ -145,15 +160,17 @@ impl QueueClient {
     /// transaction are there exactly once.
     ///
     /// # Errors
-    /// [`QueueError::LeaseLapsed`], after which the caller aborts the transaction, and those of the store.
+    /// [`QueueError::OtherQueue`]; [`QueueError::LeaseLapsed`], also for a message that was acknowledged before, after which the caller aborts the transaction, and those of the store.
     pub async fn acknowledge_within(
         &self,
         transaction: &Transaction,
         leases: &[LeaseToken],
     ) -> Result<(), QueueError> {
+        self.check_leases(leases)?;
         for ((partition, consumer), receipts) in by_consumer(leases) {
             let (action, tries) = (SettleAction::Acknowledge, self.options.tries);
-            let request = SettleRequest { partition, consumer, receipts, action, tries };
+            let request =
+                SettleRequest { partition, consumer, receipts, action, tries, is_repeatable: false };
             let decision = layer::settle_decision(request);
             let outcome = decide_within::<Queues, _>(&self.store, transaction, decision).await?;
             if !outcome.lapsed.is_empty() {
@@ -217,21 +234,33 @@ impl QueueClient {
         self.run(ListDead::new(partition, from, letters)).await
     }
 
-    /// Pushes dead letters again: they are named by the moment when they became dead letters, and by their ids. Result: how many
-    /// were still there.
+    /// Pushes dead letters again: they are named by the moment when they became dead letters, and by their ids. While the cluster does
+    /// not answer, this is repeated until `until`, in milliseconds since 1970. Result: how many were still there at the last
+    /// attempt.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn redrive(&self, partition: u32, letters: Vec<(u64, MessageId)>) -> Result<usize, QueueError> {
-        self.run(layer::redrive_dead(partition, letters)).await
+    pub async fn redrive(
+        &self,
+        partition: u32,
+        letters: Vec<(u64, MessageId)>,
+        until: u64,
+    ) -> Result<usize, QueueError> {
+        retry::run(&self.store, until, |_| layer::redrive_dead(partition, letters.clone())).await
     }
 
-    /// Removes dead letters. Result: how many were still there.
+    /// Removes dead letters. While the cluster does not answer, this is repeated until `until`, in milliseconds since 1970. Result:
+    /// how many were still there at the last attempt.
     ///
     /// # Errors
     /// Those of the store.
-    pub async fn purge(&self, partition: u32, letters: Vec<(u64, MessageId)>) -> Result<usize, QueueError> {
-        self.run(layer::purge_dead(partition, letters)).await
+    pub async fn purge(
+        &self,
+        partition: u32,
+        letters: Vec<(u64, MessageId)>,
+        until: u64,
+    ) -> Result<usize, QueueError> {
+        retry::run(&self.store, until, |_| layer::purge_dead(partition, letters.clone())).await
     }
 
     /// Removes names that no longer count, and clients that are gone. Consumers do this from time to time.
@@ -271,7 +300,7 @@ impl QueueClient {
 
 fn by_consumer(leases: &[LeaseToken]) -> BTreeMap<(u32, ConsumerId), Vec<Receipt>> {
     let mut all: BTreeMap<(u32, ConsumerId), Vec<Receipt>> = BTreeMap::new();
-    for LeaseToken { partition, consumer, receipt } in leases {
+    for LeaseToken { partition, consumer, receipt, .. } in leases {
         all.entry((*partition, *consumer)).or_default().push(*receipt);
     }
     all

@@ -164,7 +164,7 @@ impl QueueConsumer {
 
     fn leased(&self, partition: u32, messages: Vec<PoppedMessage>) -> Vec<LeasedMessage> {
         let leased = |PoppedMessage { receipt, message }| LeasedMessage {
-            lease: LeaseToken { partition, consumer: self.id, receipt },
+            lease: LeaseToken { queue: self.queue.tag(), partition, consumer: self.id, receipt },
             message,
         };
         messages.into_iter().map(leased).collect()

@@ -8,6 +8,8 @@ use zerohop_layer_queue::{ConsumerId, MessageId, ProducerId, Receipt};
 /// A lease of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseToken {
+    /// The first bytes of the id of the queue.
+    pub queue: u32,
     /// The partition.
     pub partition: u32,
     /// The consumer that has popped the message.
@@ -28,11 +30,11 @@ impl fmt::Display for BadLeaseToken {
 
 impl std::error::Error for BadLeaseToken {}
 
-/// Partition, number of the message, end and number of the lease, producer, consumer.
+/// Queue, partition, number of the message, end and number of the lease, producer, consumer.
 impl fmt::Display for LeaseToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { partition, consumer, receipt: Receipt { message, due, tries } } = self;
-        write!(f, "{partition}.{}.{due}.{tries}.", message.number)?;
+        let Self { queue, partition, consumer, receipt: Receipt { message, due, tries } } = self;
+        write!(f, "{queue:08x}.{partition}.{}.{due}.{tries}.", message.number)?;
         message.producer.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
         f.write_str(".")?;
         consumer.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -49,13 +51,15 @@ impl FromStr for LeaseToken {
 
 fn parse(text: &str) -> Option<LeaseToken> {
     let mut parts = text.split('.');
+    let is_tag = |queue: &&str| queue.len() == 8 && queue.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let queue = u32::from_str_radix(parts.next().filter(is_tag)?, 16).ok()?;
     let partition = number(parts.next()?)?.try_into().ok()?;
     let message = number(parts.next()?)?;
     let due = number(parts.next()?)?;
     let tries = number(parts.next()?)?.try_into().ok()?;
     let (producer, consumer) = (ProducerId(id(parts.next()?)?), ConsumerId(id(parts.next()?)?));
     let receipt = Receipt { message: MessageId { producer, number: message }, due, tries };
-    parts.next().is_none().then_some(LeaseToken { partition, consumer, receipt })
+    parts.next().is_none().then_some(LeaseToken { queue, partition, consumer, receipt })
 }
 
 /// A number in digits only.
@@ -84,13 +88,13 @@ mod tests {
     fn token_is_read_back_and_other_texts_are_refused() {
         let message = MessageId { producer: ProducerId([0xa5; 16]), number: 7 };
         let receipt = Receipt { message, due: 1_790_000_000_000, tries: 2 };
-        let token = LeaseToken { partition: 3, consumer: ConsumerId([1; 16]), receipt };
+        let token = LeaseToken { queue: 0xabc, partition: 3, consumer: ConsumerId([1; 16]), receipt };
         let text = token.to_string();
         let (producer, consumer) = ("a5".repeat(16), "01".repeat(16));
-        assert_eq!(text, format!("3.7.1790000000000.2.{producer}.{consumer}"));
+        assert_eq!(text, format!("00000abc.3.7.1790000000000.2.{producer}.{consumer}"));
         assert_eq!(text.parse(), Ok(token));
         for bad in
-            ["", "3", &text[1..], &text[..text.len() - 1], &format!("{text}.1"), &text.replace('7', "+7")]
+            ["", "3", &text[1..], &text[..text.len() - 1], &format!("{text}.1"), &text.replace(".7.", ".+7.")]
         {
             assert_eq!(bad.parse::<LeaseToken>(), Err(BadLeaseToken), "{bad}");
         }

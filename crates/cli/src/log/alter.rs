@@ -7,7 +7,7 @@ use zerohop_layer_log::{AlterLog, keys};
 
 use super::info::{LogOutput, print_log};
 use super::place::{LogPlace, log_name};
-use super::refusal::{LogUse, failed_to_read, print_refusal};
+use super::refusal::{CommandUse, failed_to_read, print_refusal};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::{admin, interrupt, quantity};
 use crate::output;
@@ -85,7 +85,7 @@ pub(super) async fn run(arguments: LogAlterArguments) -> Result<CommandEnding, C
     };
     interrupt::note_sent(output::COMMAND);
     if let Err(error) = log.alter(alter).await {
-        return print_refusal(place.json, &name, LogUse::Write, error);
+        return print_refusal(place.json, &name, CommandUse::Write, error);
     }
     output::note_done(output::COMMAND);
     let shown = LogOutput::read(&log, name).await.map_err(|error| failed_to_read(&error))?;

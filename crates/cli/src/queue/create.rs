@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
-use zerohop_layer_queue::{CreateQueue, QueueError, keys};
+use zerohop_layer_queue::{CreateQueue, PARTITIONS_MAX, QueueError};
 use zerohop_queue_client::{OpenError, QueueClient, QueueSettings, new_queue};
 
 use super::place::{QueuePlace, millis, queue_name};
@@ -21,7 +21,7 @@ pub(crate) struct QueueCreateArguments {
     name: String,
     /// The number of partitions, 1 to 1024. Pushes and pops of several partitions do not wait for each other. The order of
     /// messages is kept within a partition, and that of a group always.
-    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(keys::PARTITIONS_MAX)))]
+    #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(PARTITIONS_MAX)))]
     partitions: u32,
     /// How long a lease lasts unless the pop says so. Then the message is delivered again.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = quantity::duration_above_zero)]

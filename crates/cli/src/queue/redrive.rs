@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{IsTerminal, stdin};
+use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
@@ -10,7 +11,7 @@ use zerohop_queue_client::QueueClient;
 use zerohop_wire::plurals::{by_number, counted};
 
 use super::dead::DeadLetters;
-use super::place::{QueuePlace, queue_name};
+use super::place::{QueuePlace, millis, queue_name};
 use super::refusal::{CommandUse, failed, print_refusal};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::{interrupt, names};
@@ -93,7 +94,7 @@ async fn carry_out(
 ) -> Result<CommandEnding, CommandError> {
     interrupt::note_sent(output::WRITE);
     let mut messages = 0;
-    if let Err(error) = all_pages(queue, action, limit, &mut messages).await {
+    if let Err(error) = all_pages(queue, action, limit, place.target.timeout(), &mut messages).await {
         return match messages {
             0 => print_refusal(place.json, name, CommandUse::Write, error),
             // Each page is a transaction of its own.
@@ -126,6 +127,7 @@ async fn all_pages(
     queue: &QueueClient,
     action: DeadAction,
     limit: Option<u64>,
+    patience: Duration,
     messages: &mut u64,
 ) -> Result<(), QueueError> {
     let mut letters = DeadLetters::new(queue, 0..queue.options().partitions, limit);
@@ -134,9 +136,10 @@ async fn all_pages(
     while let Some((partition, page)) = letters.next_page().await? {
         let fresh = page.iter().filter(|letter| seen.insert(letter.id));
         let fresh: Vec<(u64, MessageId)> = fresh.map(|letter| (letter.died, letter.id)).collect();
+        let until = queue.now().saturating_add(millis(patience));
         let count = match action {
-            DeadAction::Redrive => queue.redrive(partition, fresh).await?,
-            DeadAction::Purge => queue.purge(partition, fresh).await?,
+            DeadAction::Redrive => queue.redrive(partition, fresh, until).await?,
+            DeadAction::Purge => queue.purge(partition, fresh, until).await?,
         };
         *messages += count as u64;
     }

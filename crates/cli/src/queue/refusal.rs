@@ -37,6 +37,7 @@ impl QueueRefusal {
             QueueError::BadName => "bad_name",
             QueueError::MessageTooLong { .. } => "too_long",
             QueueError::LeaseLapsed => "lapsed",
+            QueueError::OtherQueue => "other_queue",
             _ => return Err(error),
         };
         Ok(Self::new(reason, error.to_string()))

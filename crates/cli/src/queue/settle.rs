@@ -112,13 +112,6 @@ async fn settle(
         Ok(queue) => queue,
         Err(refusal) => return refusal.print(place.json, &name),
     };
-    let count = queue.options().partitions;
-    if receipts.iter().any(|lease| lease.partition >= count) {
-        let partitions = counted(u64::from(count), "partition");
-        return Err(CommandError::Usage(format!(
-            "the queue has {partitions}: a receipt names another one, and is of another queue"
-        )));
-    }
     let action = action(&queue);
     interrupt::note_sent(output::WRITE);
     let (lapsed, extended) = match queue.settle(&receipts, action, place.until(&queue)).await {

@@ -23,7 +23,7 @@ pub(crate) fn bury(
     if let Some(place) = &entry.place {
         changes.finish_first(reads, writes, place)?;
     }
-    writes.put(keys::dead(partition, now, message), &DeadRecord { tries: entry.tries });
+    writes.put(keys::dead(partition, now, message), &DeadRecord { tries: entry.tries, bytes: entry.bytes });
     writes.add(keys::counts(partition), CountsRecord::DEAD, 1);
     Ok(())
 }
@@ -75,12 +75,17 @@ impl ListDead {
     fn collect(
         &mut self,
         entries: Vec<(RecordKey, Vec<u8>)>,
-        next: Option<RecordKey>,
+        mut next: Option<RecordKey>,
     ) -> QueueStep<DeadPage> {
-        let mut found = Vec::with_capacity(entries.len());
+        let (mut found, mut bytes) = (Vec::with_capacity(entries.len()), 0);
         for (key, value) in entries {
             let dead = keys::time_and_message(&key).zip(DeadRecord::decode(&value));
             let Some(((died, id), record)) = dead else { return QueueStep::fail(QueueError::Corrupt(key)) };
+            bytes += record.bytes as usize;
+            if bytes > PAGE_BYTES && !found.is_empty() {
+                next = Some(key);
+                break;
+            }
             found.push((died, id, record.tries));
         }
         if found.is_empty() {

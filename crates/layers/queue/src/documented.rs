@@ -149,8 +149,10 @@ fn messages(document: &mut Document<'_>) {
     let fields =
         [format(), number("when it was pushed", pushed), open("group, an optional text", &bytes[9..])];
     document.layout("Message / offset", &[], &bytes, &fields);
-    let fields = [format(), short("how often it was leased")];
-    document.layout("Dead letter / offset", &[], &DeadRecord { tries: SHORT }.encode(), &fields);
+    let record = DeadRecord { tries: SHORT, bytes: SHORT + 1 };
+    let bytes = field("bytes of its value", record.bytes.to_le_bytes());
+    let fields = [format(), short("how often it was leased"), bytes];
+    document.layout("Dead letter / offset", &[], &record.encode(), &fields);
 }
 
 fn groups(document: &mut Document<'_>) {

@@ -32,6 +32,8 @@ pub enum QueueError {
     },
     /// The consumer has leased as many messages of one partition as it may.
     TooManyLeased,
+    /// The lease is one of another queue.
+    OtherQueue,
     /// The lease of a message has lapsed: another consumer may have it, or has processed it.
     LeaseLapsed,
     /// Other writers changed the same records in each attempt.
@@ -67,6 +69,7 @@ impl std::fmt::Display for QueueError {
                 formatter,
                 "the consumer has leased {LEASES_MAX} messages of a partition: acknowledge or release some first"
             ),
+            Self::OtherQueue => formatter.write_str("the receipt is of another queue"),
             Self::LeaseLapsed => {
                 formatter.write_str("the lease of the message has lapsed: another consumer may have it")
             }

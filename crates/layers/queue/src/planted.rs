@@ -30,6 +30,8 @@ pub enum Bug {
     DelayIgnored,
     /// An acknowledgement leaves the message's bytes.
     MessageBytesStay,
+    /// A transaction may acknowledge what was acknowledged before.
+    SettledAgainInTransaction,
     /// An extended lease leaves the entry of the old one.
     OldEntryStays,
 }

@@ -53,9 +53,12 @@ pub struct SettleRequest {
     pub action: SettleAction,
     /// How often a message is leased before it becomes a dead letter; 0: without limit.
     pub tries: u32,
+    /// A lease that the consumer does not have was settled before, and the answer was lost. Else it has lapsed: a transaction must
+    /// not have its effects again.
+    pub is_repeatable: bool,
 }
 
-/// What a settlement did. Settling again what was acknowledged or released does nothing.
+/// What a settlement did. If it is repeatable, settling again what was acknowledged or released does nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SettleOutcome {
     /// The leases that have lapsed: nothing happened to their messages.
@@ -80,7 +83,7 @@ fn decide(
     reads: &mut QueueReads,
     writes: &mut Writes,
 ) -> Result<SettleOutcome, QueuePause> {
-    let SettleRequest { partition, consumer, ref receipts, action, tries } = *request;
+    let SettleRequest { partition, consumer, ref receipts, action, tries, is_repeatable } = *request;
     if action == (SettleAction::Extend { lease: 0 }) {
         return Err(QueueError::BadLease.into());
     }
@@ -98,8 +101,9 @@ fn decide(
         }
         let is_given = |lease: &Lease| lease.message == receipt.message && lease.due == receipt.due;
         let Some(given) = record.leases.iter().position(is_given) else {
-            // It was settled before, and the answer was lost. An extended lease has another end then.
-            if receipt.due <= record.lapsed || matches!(action, SettleAction::Extend { .. }) {
+            // An extended lease has another end.
+            let is_settled = is_repeatable || is_planted(Bug::SettledAgainInTransaction);
+            if !is_settled || receipt.due <= record.lapsed || matches!(action, SettleAction::Extend { .. }) {
                 outcome.lapsed.push(receipt);
             }
             continue;
@@ -158,4 +162,45 @@ fn decide(
         }
     }
     Ok(outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_layer_procedure::{Attempt, AttemptStep, Record, Version, VersionedRecord};
+
+    use super::*;
+    use crate::planted::plant;
+
+    /// Settles a lease that ends at 10 of a consumer that has none, at the time 5.
+    fn settle_unknown(is_repeatable: bool) -> SettleOutcome {
+        let receipt = Receipt { message: MessageId::default(), due: 10, tries: 1 };
+        let mut attempt = Attempt::new(settle_decision(SettleRequest {
+            partition: 0,
+            consumer: ConsumerId([1; 16]),
+            receipts: vec![receipt],
+            action: SettleAction::Acknowledge,
+            tries: 0,
+            is_repeatable,
+        }));
+        let AttemptStep::Read(keys) = attempt.advance(5) else { panic!("it reads nothing") };
+        let record = ConsumerRecord { number: 3, ..ConsumerRecord::default() }.encode();
+        let of_consumer = keys::consumer(0, ConsumerId([1; 16]));
+        let values = keys.iter().map(|key| {
+            (*key == of_consumer).then(|| VersionedRecord { version: Version(1), value: record.clone() })
+        });
+        assert!(attempt.supply(values.collect()));
+        let AttemptStep::Decided(Ok(outcome), writes) = attempt.advance(5) else { panic!("it fails") };
+        assert!(writes.into_parts().0.is_empty());
+        outcome
+    }
+
+    #[test]
+    fn lease_is_settled_once_in_transactions() {
+        assert_eq!(settle_unknown(true), SettleOutcome::default(), "the answer of the first one was lost");
+        assert_eq!(settle_unknown(false).lapsed.len(), 1);
+        plant(Some(Bug::SettledAgainInTransaction));
+        let is_seen = settle_unknown(false).lapsed.is_empty();
+        plant(None);
+        assert!(is_seen);
+    }
 }

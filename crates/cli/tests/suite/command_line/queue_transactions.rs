@@ -27,8 +27,14 @@ async fn queue(cluster: &ServingProgram, client: &Client, name: &str, partitions
         command.extend(["--split-at", &separators]);
     }
     assert_eq!(code(&output(zerohop(&command), b"")), 0);
-    let create = CreateQueue { id: [7; 16], partitions, lease: 60_000, tries: 20, names: 60_000 };
+    let create = CreateQueue { id: id_of(name), partitions, lease: 60_000, tries: 20, names: 60_000 };
     QueueClient::create(client, name, create).await.unwrap()
+}
+
+fn id_of(name: &str) -> [u8; 16] {
+    let mut id = [7; 16];
+    id[..name.len()].copy_from_slice(name.as_bytes());
+    id
 }
 
 fn message(text: &str) -> NewMessage {
@@ -138,4 +144,31 @@ async fn push_wakes_a_consumer_and_a_delay_ends_its_wait() {
     let all = waiting.await.unwrap();
     let values: Vec<&[u8]> = all.iter().map(|one| one.message.value.as_slice()).collect();
     assert!(values.contains(&&b"late"[..]) && values.contains(&&b"now"[..]), "{values:?}");
+}
+
+#[tokio::test]
+async fn message_that_was_acknowledged_is_refused_in_a_transaction() {
+    let folder = folder();
+    let cluster = start(folder.path());
+    let client = Client::connect(cluster.endpoint()).await.unwrap();
+    let (jobs, other) =
+        (queue(&cluster, &client, "jobs", 1).await, queue(&cluster, &client, "other", 1).await);
+    let results = client.keyspace("default").await.unwrap();
+    let until = jobs.now() + 60_000;
+    QueueProducer::new(jobs.clone()).push(vec![message("run 7")], until).await.unwrap();
+    let mut consumer = QueueConsumer::new(jobs.clone());
+    let popped = consumer.pop(1, 60_000, 0, PATIENCE).await.unwrap();
+    let lease = [popped[0].lease];
+    let process = async || {
+        let transaction = client.begin();
+        jobs.acknowledge_within(&transaction, &lease).await?;
+        transaction.insert(&results, "result", b"42").unwrap();
+        transaction.commit().await.unwrap();
+        Ok(())
+    };
+    assert_eq!(process().await, Ok(()));
+    assert_eq!(process().await, Err(QueueError::LeaseLapsed));
+    // Without a transaction, a repeated acknowledgement is one whose answer was lost.
+    assert_eq!(jobs.settle(&lease, SettleAction::Acknowledge, until).await, Ok((Vec::new(), Vec::new())));
+    assert_eq!(other.settle(&lease, SettleAction::Acknowledge, until).await, Err(QueueError::OtherQueue));
 }

@@ -24,6 +24,8 @@ pub struct MessageRecord {
 pub struct DeadRecord {
     /// How often it was leased.
     pub tries: u32,
+    /// The bytes of the message.
+    pub bytes: u32,
 }
 
 fn write_text(into: &mut Vec<u8>, text: &String) {
@@ -52,10 +54,11 @@ impl Record for MessageRecord {
 impl Record for DeadRecord {
     fn write(&self, into: &mut Vec<u8>) {
         into.extend_from_slice(&self.tries.to_le_bytes());
+        into.extend_from_slice(&self.bytes.to_le_bytes());
     }
 
     fn read(format: u8, reader: &mut Reader<'_>) -> Option<Self> {
         only_format(format)?;
-        Some(Self { tries: reader.u32()? })
+        Some(Self { tries: reader.u32()?, bytes: reader.u32()? })
     }
 }

@@ -43,7 +43,7 @@ mod tests {
             ConsumerRecord { number: 1, used: 2, lapsed: 3, leases: vec![lease; 2] }.encode(),
             ProducerRecord { number: 1, used: 2, duplicates: vec![(3, id); 2] }.encode(),
             NameRecord { message: id, until: 3 }.encode(),
-            DeadRecord { tries: 1 }.encode(),
+            DeadRecord { tries: 1, bytes: 2 }.encode(),
         ]
     }
 

@@ -191,8 +191,14 @@ impl Consumer {
             _ => SettleAction::Acknowledge,
         };
         let receipts: Vec<Receipt> = self.leased.drain(..count).collect();
-        let request =
-            SettleRequest { partition: PARTITION, consumer: self.id, receipts, action, tries: TRIES };
+        let request = SettleRequest {
+            partition: PARTITION,
+            consumer: self.id,
+            receipts,
+            action,
+            tries: TRIES,
+            is_repeatable: true,
+        };
         self.run = self.settle(now, request, false);
     }
 
