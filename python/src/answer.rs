@@ -13,7 +13,9 @@ use zerohop_client::{
     StagedContents,
 };
 
+use zerohop_layer_queue::{MessageId, PartitionStatistics};
 use zerohop_log_client::{LogReader, PlacedRecord};
+use zerohop_queue_client::{LeaseToken, LeasedMessage};
 use zerohop_wire::admin::{KeyspaceStatus, Status};
 
 use crate::cluster;
@@ -22,6 +24,7 @@ use crate::handles::{NativeKeyspace, NativePinnedBlobs, NativeSnapshot, NativeSt
 use crate::log_handles::{NativeLog, NativeLogReader, OpenLog};
 use crate::maintenance::OwnedByProcess;
 use crate::problem::{Problem, broken};
+use crate::queue_handles::{NativeQueue, OpenQueue};
 
 /// The result of an operation.
 pub(crate) enum PythonAnswer {
@@ -36,7 +39,10 @@ pub(crate) enum PythonAnswer {
     StagedContents(StagedContents),
     PinnedBlobs(PinnedBlobs),
     Records(Vec<Option<Record>>),
-    Committed { version: u64, results: Vec<Result<PythonAnswer, Problem>> },
+    Committed {
+        version: u64,
+        results: Vec<Result<PythonAnswer, Problem>>,
+    },
     Bytes(Option<Bytes>),
     Values(Option<Vec<Bytes>>),
     Record(Option<Record>),
@@ -50,10 +56,22 @@ pub(crate) enum PythonAnswer {
     Snapshot(Snapshot),
     Log(Box<OpenLog>),
     LogReader(String, Box<LogReader>),
-    LogPlace { partition: u32, offset: u64 },
-    LogBounds { first: u64, next: u64 },
+    LogPlace {
+        partition: u32,
+        offset: u64,
+    },
+    LogBounds {
+        first: u64,
+        next: u64,
+    },
     LogRecords(Vec<PlacedRecord>),
     LogOffsets(BTreeMap<u32, u64>),
+    Queue(Box<OpenQueue>),
+    MessageIds(Vec<MessageId>),
+    LeasedMessages(Vec<LeasedMessage>),
+    /// Of leases that were settled: those that have lapsed, and those that were extended.
+    Settled(Vec<LeaseToken>, Vec<LeaseToken>),
+    QueueStatistics(PartitionStatistics),
 }
 
 impl PythonAnswer {
@@ -147,6 +165,16 @@ impl PythonAnswer {
                 PyList::new(py, records.collect::<PyResult<Vec<_>>>()?)?.into_py_any(py)
             }
             Self::LogOffsets(offsets) => offsets.into_py_any(py),
+            Self::Queue(open) => NativeQueue::new(Arc::clone(core), *open).into_py_any(py),
+            Self::MessageIds(ids) => texts(&ids).into_py_any(py),
+            Self::LeasedMessages(messages) => {
+                let messages = messages.iter().map(|leased| leased_message(py, leased));
+                PyList::new(py, messages.collect::<PyResult<Vec<_>>>()?)?.into_py_any(py)
+            }
+            Self::Settled(lapsed, extended) => (texts(&lapsed), texts(&extended)).into_py_any(py),
+            Self::QueueStatistics(PartitionStatistics { depth, leased, delayed, oldest, .. }) => {
+                (depth, leased, delayed, oldest).into_py_any(py)
+            }
         }
     }
 }
@@ -161,6 +189,18 @@ fn log_record(py: Python<'_>, placed: &PlacedRecord) -> PyResult<Py<PyAny>> {
     let bytes = |bytes: &Option<Vec<u8>>| bytes.as_ref().map(|bytes| PyBytes::new(py, bytes));
     let headers: Vec<_> = record.headers.iter().map(|(name, value)| (name, bytes(value))).collect();
     (*partition, *offset, record.time, bytes(&record.key), bytes(&record.value), headers).into_py_any(py)
+}
+
+fn texts(values: &[impl ToString]) -> Vec<String> {
+    values.iter().map(ToString::to_string).collect()
+}
+
+/// The arguments of `zerohop._queues.MessageState`.
+fn leased_message(py: Python<'_>, leased: &LeasedMessage) -> PyResult<Py<PyAny>> {
+    let LeasedMessage { lease, message } = leased;
+    let (id, tries) = (lease.receipt.message.to_string(), lease.receipt.tries);
+    let value = PyBytes::new(py, &message.value);
+    (lease.to_string(), id, value, &message.group, &message.name, tries, message.pushed).into_py_any(py)
 }
 
 /// A list with an object for each outcome. If any failed, an exception with the list, in which

@@ -13,7 +13,9 @@ use zerohop_client::{
     SnapshotOptions, Token, no_address, read_key, read_secret, read_token, until_none_listens,
 };
 use zerohop_layer_log::keys::PARTITIONS_MAX;
+use zerohop_layer_queue::{CreateQueue, keys};
 use zerohop_log_client::LogSettings;
+use zerohop_queue_client::QueueSettings;
 use zerohop_wire::admin::{AdminQuestion, AdminReply, KeyspaceSettings};
 
 use crate::answer::PythonAnswer;
@@ -24,6 +26,7 @@ use crate::handles::NativeKeyspace;
 use crate::log::{self, LogArguments};
 use crate::outcome;
 use crate::problem::Problem;
+use crate::queue;
 use crate::transaction::NativeTransaction;
 
 /// More bytes than any certificate file has.
@@ -162,6 +165,39 @@ impl NativeClient {
         let settings = LogSettings { replicas, min_in_sync, durability };
         let arguments = LogArguments { id, partitions, retention_ms, retention_bytes, settings };
         outcome::run(&self.0, py, async move { log::create(&client, name, arguments).await.into() })
+    }
+
+    /// A queue by its name.
+    fn queue(&self, py: Python<'_>, name: String) -> PyResult<Py<PyAny>> {
+        let client = self.client(py)?;
+        outcome::run(&self.0, py, async move { queue::open(&client, &name).await.into() })
+    }
+
+    /// Creates a queue; omitted options have the cluster's defaults. `id` is random, and times are in milliseconds.
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
+    fn create_queue(
+        &self,
+        py: Python<'_>,
+        name: String,
+        id: [u8; 16],
+        partitions: u32,
+        lease: u64,
+        tries: u32,
+        names: u64,
+        durability: Option<String>,
+        replicas: Option<u32>,
+        min_in_sync: Option<u32>,
+    ) -> PyResult<Py<PyAny>> {
+        if !(1..=keys::PARTITIONS_MAX).contains(&partitions) {
+            return Err(PyValueError::new_err(format!(
+                "a queue has 1 to {} partitions",
+                keys::PARTITIONS_MAX
+            )));
+        }
+        let client = self.client(py)?;
+        let settings = QueueSettings { replicas, min_in_sync, durability };
+        let create = CreateQueue { id, partitions, lease, tries, names };
+        outcome::run(&self.0, py, async move { queue::create(&client, name, create, settings).await.into() })
     }
 
     /// Changes a keyspace; omitted options stay.

@@ -36,6 +36,8 @@ mod outcome;
 mod pinned;
 mod problem;
 mod promises;
+mod queue;
+mod queue_handles;
 mod scan;
 mod side_thread;
 mod snapshot;
@@ -66,6 +68,8 @@ mod _native {
     use crate::log_handles::NativeLogPopper;
     #[pymodule_export]
     use crate::log_handles::NativeLogReader;
+    #[pymodule_export]
+    use crate::queue_handles::NativeQueue;
     #[pymodule_export]
     use crate::scan::NativeScan;
     #[pymodule_export]

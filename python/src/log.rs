@@ -21,7 +21,7 @@ use crate::cluster;
 use crate::log_handles::{NativeLog, NativeLogPopper, NativeLogReader, OpenLog};
 use crate::maintenance::OwnedByProcess;
 use crate::outcome;
-use crate::problem::{LogUse, Problem, broken};
+use crate::problem::{LayerUse, Problem, broken};
 
 /// The arguments of a new log.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ type RecordArgument = (Option<Blob>, Option<Blob>, Vec<(String, Option<Blob>)>, 
 /// Opens the log of a name.
 pub(crate) async fn open(client: &Client, name: String) -> Result<PythonAnswer, Problem> {
     let opened = LogClient::open(client, &name).await;
-    opened.map(|log| answer(log, &name)).map_err(|error| problem(&name, LogUse::Read, error))
+    opened.map(|log| answer(log, &name)).map_err(|error| problem(&name, LayerUse::Read, error))
 }
 
 /// Creates a log, and opens it.
@@ -58,13 +58,13 @@ pub(crate) async fn create(
     let created = LogClient::create(client, &name, CreateLog { id, partitions, retention, retention_bytes });
     created.await.map(|log| answer(log, &name)).map_err(|error| match error {
         OpenError::Log(LogError::NoSuchLog) => {
-            Problem::Log { name: name.clone(), error: LogError::LogExists, used: LogUse::Write }
+            Problem::Log { name: name.clone(), error: LogError::LogExists, used: LayerUse::Write }
         }
-        error => problem(&name, LogUse::Write, error),
+        error => problem(&name, LayerUse::Write, error),
     })
 }
 
-fn problem(name: &str, used: LogUse, error: OpenError) -> Problem {
+fn problem(name: &str, used: LayerUse, error: OpenError) -> Problem {
     let error = match error {
         OpenError::Client(error) if !matches!(error.reason(), Some(Reason::NoKeyspace { .. })) => {
             return Problem::Client(error);
@@ -80,7 +80,7 @@ fn answer(log: LogClient, name: &str) -> PythonAnswer {
 }
 
 impl OpenLog {
-    fn failed(&self, used: LogUse) -> impl Fn(LogError) -> Problem + '_ {
+    fn failed(&self, used: LayerUse) -> impl Fn(LogError) -> Problem + '_ {
         move |error| Problem::Log { name: self.name.clone(), error, used }
     }
 
@@ -99,7 +99,7 @@ impl OpenLog {
         let partition = partition.unwrap_or_else(|| producer.choose_partition(key));
         let until = later(now, patience);
         let appended =
-            producer.append(partition, &records, until).await.map_err(self.failed(LogUse::Write))?;
+            producer.append(partition, &records, until).await.map_err(self.failed(LayerUse::Write))?;
         Ok(PythonAnswer::LogPlace { partition, offset: appended.base })
     }
 }
@@ -143,7 +143,7 @@ impl NativeLog {
     fn bounds(&self, py: Python<'_>, partition: u32) -> PyResult<Py<PyAny>> {
         let open = self.open(py)?;
         outcome::run(&self.core, py, async move {
-            let bounds = open.log.bounds(partition).await.map_err(open.failed(LogUse::Read));
+            let bounds = open.log.bounds(partition).await.map_err(open.failed(LayerUse::Read));
             bounds.map(|bounds| PythonAnswer::LogBounds { first: bounds.first, next: bounds.next }).into()
         })
     }
@@ -156,7 +156,7 @@ impl NativeLog {
             let Some(goal) = below.map(TrimGoal::Below).or_else(|| open.log.retention()) else {
                 return Ok(PythonAnswer::Number(0)).into();
             };
-            let trimmed = open.log.trim(partition, goal).await.map_err(open.failed(LogUse::Write));
+            let trimmed = open.log.trim(partition, goal).await.map_err(open.failed(LayerUse::Write));
             trimmed.map(|trimmed| PythonAnswer::Number(trimmed.batches)).into()
         })
     }
@@ -177,7 +177,7 @@ impl NativeLog {
         };
         outcome::run(&self.core, py, async move {
             let reader = LogReader::open(open.log.clone(), &partitions, start).await;
-            let reader = reader.map_err(open.failed(LogUse::Read));
+            let reader = reader.map_err(open.failed(LayerUse::Read));
             reader.map(|reader| PythonAnswer::LogReader(open.name.clone(), Box::new(reader))).into()
         })
     }
@@ -223,7 +223,7 @@ impl NativeLogReader {
             let mut reader = reader.lock().await;
             let until = if wait.is_zero() { 0 } else { later(reader.log().now(), wait) };
             let records = reader.next(bytes, until).await;
-            let failed = |error| Problem::Log { name: name.clone(), error, used: LogUse::Read };
+            let failed = |error| Problem::Log { name: name.clone(), error, used: LayerUse::Read };
             records.map(PythonAnswer::LogRecords).map_err(failed).into()
         })
     }
@@ -256,7 +256,7 @@ impl NativeLogPopper {
             let mut popper = popper.lock().await;
             let partitions = partitions.unwrap_or_else(|| (0..popper.log().options().partitions).collect());
             let until = later(popper.log().now(), wait);
-            let failed = |error| Problem::Log { name: name.clone(), error, used: LogUse::Write };
+            let failed = |error| Problem::Log { name: name.clone(), error, used: LayerUse::Write };
             let popped = popper.pop_any(&partitions, records, until, patience).await.map_err(failed);
             let placed = |partition| move |(offset, record)| PlacedRecord { partition, offset, record };
             let records = popped.map(|popped| match popped {
@@ -273,7 +273,7 @@ impl NativeLogPopper {
         let popper = self.popper.get().cloned().ok_or_else(|| broken("a cursor is gone"))?;
         outcome::run(&self.core, py, async move {
             let (name, popper) = &*popper;
-            let failed = |error| Problem::Log { name: name.clone(), error, used: LogUse::Write };
+            let failed = |error| Problem::Log { name: name.clone(), error, used: LayerUse::Write };
             let forgotten = popper.lock().await.forget(partition).await.map_err(failed);
             forgotten.map(|()| PythonAnswer::Nothing).into()
         })

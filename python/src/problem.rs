@@ -8,12 +8,13 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyBytes;
 use zerohop_client::{AbortReason, BlobError, Error, Failure, Reason, SecretFileError};
 use zerohop_layer_log::LogError;
+use zerohop_layer_queue::QueueError;
 use zerohop_wire::BadRequestReason;
 use zerohop_wire::error::ErrorCode;
 
 /// Whether a call that fails may have changed something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogUse {
+pub(crate) enum LayerUse {
     Read,
     Write,
 }
@@ -29,7 +30,13 @@ pub(crate) enum Problem {
     Log {
         name: String,
         error: LogError,
-        used: LogUse,
+        used: LayerUse,
+    },
+    /// A queue has no answer, or a negative one.
+    Queue {
+        name: String,
+        error: QueueError,
+        used: LayerUse,
     },
     /// The client was closed.
     Closed,
@@ -85,6 +92,7 @@ impl Problem {
                 "{why}: no cluster runs there; start one with `zerohop up`, or give the address of one"
             ),
             Self::Log { name, error, .. } => format!("log \"{name}\": {error}"),
+            Self::Queue { name, error, .. } => format!("queue \"{name}\": {error}"),
             Self::Closed => "the client is closed: connect again".to_owned(),
             Self::SnapshotClosed => "the snapshot is closed: open another one".to_owned(),
             Self::Forked { opener } => format!(
@@ -127,6 +135,7 @@ impl Problem {
             Self::Client(Error::InsideRuntime | Error::Runtime { .. }) | Self::System(_) => plain("System"),
             Self::NoListener(_) => plain("NoListener"),
             Self::Log { error, used, .. } => plain(of_log(error, *used)),
+            Self::Queue { error, used, .. } => plain(of_queue(error, *used)),
             Self::Secret(_) => plain("SecretFile"),
             Self::Closed | Self::SnapshotClosed => plain("Closed"),
             Self::Forked { .. } => plain("Forked"),
@@ -179,7 +188,7 @@ impl<'a> ExceptionParts<'a> {
 }
 
 /// The word for an error of a log.
-fn of_log(error: &LogError, used: LogUse) -> &'static str {
+fn of_log(error: &LogError, used: LayerUse) -> &'static str {
     match error {
         LogError::NoSuchLog => "NoLog",
         LogError::LogExists => "LogExists",
@@ -190,8 +199,8 @@ fn of_log(error: &LogError, used: LogUse) -> &'static str {
         LogError::Refused(_) => "AdminRefused",
         LogError::Corrupt(_) => "DataCorrupt",
         LogError::Unavailable(_) => match used {
-            LogUse::Read => "Deadline",
-            LogUse::Write => "Unknown",
+            LayerUse::Read => "Deadline",
+            LayerUse::Write => "Unknown",
         },
         LogError::UnknownProducer
         | LogError::ProducerFenced { .. }
@@ -204,6 +213,28 @@ fn of_log(error: &LogError, used: LogUse) -> &'static str {
         | LogError::GroupFull
         | LogError::OldPop { .. }
         | LogError::Busy => "Conflict",
+    }
+}
+
+/// The word for an error of a queue.
+fn of_queue(error: &QueueError, used: LayerUse) -> &'static str {
+    match error {
+        QueueError::NoSuchQueue => "NoQueue",
+        QueueError::QueueExists => "QueueExists",
+        QueueError::BadPartitionCount
+        | QueueError::BadName
+        | QueueError::MessageTooLong { .. }
+        | QueueError::BadLease => "BadRequest",
+        QueueError::TooManyLeased => "TooManyLeased",
+        QueueError::LeaseLapsed => "LeaseLapsed",
+        QueueError::NoRoom => "NoRoom",
+        QueueError::Refused(_) => "AdminRefused",
+        QueueError::Corrupt(_) => "DataCorrupt",
+        QueueError::Unavailable(_) => match used {
+            LayerUse::Read => "Deadline",
+            LayerUse::Write => "Unknown",
+        },
+        QueueError::OldPush { .. } | QueueError::OldPop { .. } | QueueError::Busy => "Conflict",
     }
 }
 

@@ -220,6 +220,11 @@ impl NativeTransaction {
         Self { core, transaction: client.begin(), promises: Promises::default() }
     }
 
+    /// The transaction, for queues.
+    pub(crate) const fn transaction(&self) -> &Transaction {
+        &self.transaction
+    }
+
     fn write(
         &self,
         py: Python<'_>,

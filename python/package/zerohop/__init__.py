@@ -23,6 +23,7 @@ from zerohop._keyspace import Keyspace
 from zerohop._local import local, program
 from zerohop._logs import Log, LogBounds, LogCursor, LogPlace, LogRecord
 from zerohop._native import VERSION as __version__
+from zerohop._queues import Message, Queue, QueueStatistics
 from zerohop._snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace
 from zerohop._transaction import Outcome, Transaction
 from zerohop._values import Expire, Info, Key, Record, Value, Version, version_text
@@ -37,6 +38,7 @@ from zerohop.errors import (
     DeadlineError,
     Error,
     ForkedError,
+    LeaseLapsedError,
     LimitError,
     LostError,
     NotFoundError,
@@ -74,6 +76,7 @@ __all__ = [
     "Key",
     "Keyspace",
     "KeyspaceInfo",
+    "LeaseLapsedError",
     "LimitError",
     "Log",
     "LogBounds",
@@ -81,6 +84,7 @@ __all__ = [
     "LogPlace",
     "LogRecord",
     "LostError",
+    "Message",
     "NoBlobError",
     "NodeInfo",
     "NotFoundError",
@@ -89,6 +93,8 @@ __all__ = [
     "OffsetError",
     "Outcome",
     "OverloadedError",
+    "Queue",
+    "QueueStatistics",
     "Record",
     "RefusedError",
     "Snapshot",

@@ -14,13 +14,15 @@ from zerohop import _values
 from zerohop._blob_names import BlobInfo, Name, absent, chunk_bits, info, mode_of, there_is, unfinished
 from zerohop._blobs import BlobPins, pinning
 from zerohop._native import NativeBlobs
+from zerohop._queues import duration_ms
 from zerohop._transaction import KeyspaceWrites, Outcome, Writes
-from zerohop._values import Info, Key, Record
+from zerohop._values import Info, Key, Record, Value
 from zerohop.errors import ConditionFailedError, Error, NotFoundError
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from zerohop._aio_queues import Message, Queue
     from zerohop.aio import Keyspace
 
 
@@ -345,6 +347,26 @@ class Transaction(Writes):
         # An empty list is not a read, and requires no commit.
         self._touched = self._touched or bool(found)
         return [_values.record(one) for one in found]
+
+    async def push(
+        self,
+        queue: Queue,
+        value: Value,
+        *,
+        group: Optional[str] = None,
+        name: Optional[str] = None,
+        delay: float = 0.0,
+    ) -> str:
+        """Pushes a message if the transaction commits, and only then: as `Queue.push`."""
+        self._touched = True
+        delay_ms = duration_ms(delay, "a delay")
+        ids: list[str] = await queue._native.push_within(self._native, [value], group, name, delay_ms)
+        return ids[0]
+
+    async def ack(self, queue: Queue, message: Union[Message, str]) -> None:
+        """Acknowledges a message if the transaction commits, and only then: as `zerohop.Transaction.ack`."""
+        receipt = self._acknowledges(message)
+        await queue._native.acknowledge_within(self._native, [receipt])
 
     async def commit(self) -> int:
         """Commits all writes if all reads are still current, and returns the version."""

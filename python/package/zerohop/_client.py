@@ -13,6 +13,7 @@ from zerohop._cluster import ClusterStatus, KeyspaceInfo, cluster_status
 from zerohop._keyspace import Keyspace
 from zerohop._logs import Log, retention_ms
 from zerohop._native import NativeClient
+from zerohop._queues import Queue, duration_ms, lease_ms
 from zerohop._snapshot import Snapshot
 from zerohop._transaction import Attempts, Transaction
 from zerohop._values import Key, Path, Record
@@ -162,6 +163,34 @@ class Client:
             name, os.urandom(16), partitions, kept_ms, retention_bytes, durability, replicas, min_in_sync
         )
         return Log(native, name)
+
+    def queue(self, name: str) -> Queue:
+        """The queue of this name. Raises `NotFoundError`."""
+        return Queue(self._native.queue(name), name)
+
+    def create_queue(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        lease: float = 30.0,
+        tries: int = 20,
+        names: float = 300.0,
+        durability: Optional[str] = None,
+        replicas: Optional[int] = None,
+        min_in_sync: Optional[int] = None,
+    ) -> Queue:
+        """Creates a queue, and returns it. Raises `RefusedError` if the name exists.
+
+        `lease` is the default of `Queue.pop`, in seconds. A message that was popped `tries` times becomes a dead letter; 0
+        means no limit. The name of a message counts for `names` seconds. The other options are those of `create_keyspace`.
+        `drop_keyspace` removes a queue.
+        """
+        times = (lease_ms(lease), tries, duration_ms(names, "the time of a name"))
+        native = self._native.create_queue(
+            name, os.urandom(16), partitions, *times, durability, replicas, min_in_sync
+        )
+        return Queue(native, name)
 
     def alter_keyspace(
         self,

@@ -7,16 +7,18 @@ import random
 import time
 from collections.abc import Iterable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, Optional, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Optional, TypeVar, Union, cast
 
 from zerohop import _values
 from zerohop._native import NativeTransaction
+from zerohop._queues import LeasedMessage, duration_ms
 from zerohop._transaction_blobs import TransactionBlobs
 from zerohop._values import Expire, Info, Key, Record, Value, Version
 from zerohop.errors import BatchError, Error, NotFoundError, _make_committed
 
 if TYPE_CHECKING:
     from zerohop._keyspace import Keyspace
+    from zerohop._queues import Message, Queue
 
 T = TypeVar("T")
 
@@ -72,6 +74,14 @@ class Writes:
         if failed:
             raise _make_committed(failed, brought)
         return version
+
+    def _acknowledges(self, message: Union[LeasedMessage, str]) -> str:
+        """Notes that this transaction acknowledges a message, and returns its receipt."""
+        self._touched = True
+        if isinstance(message, str):
+            return message
+        message._transaction = self
+        return message.receipt
 
     @property
     def _is_empty(self) -> bool:
@@ -170,6 +180,39 @@ class Transaction(Writes):
         # An empty list is not a read, and requires no commit.
         self._touched = self._touched or bool(found)
         return [_values.record(one) for one in found]
+
+    def push(
+        self,
+        queue: Queue,
+        value: Value,
+        *,
+        group: Optional[str] = None,
+        name: Optional[str] = None,
+        delay: float = 0.0,
+    ) -> str:
+        """Pushes a message if the transaction commits, and only then: as `Queue.push`. Returns its id."""
+        self._touched = True
+        delay_ms = duration_ms(delay, "a delay")
+        ids: list[str] = queue._native.push_within(self._native, [value], group, name, delay_ms)
+        return ids[0]
+
+    def ack(self, queue: Queue, message: Union[Message, str]) -> None:
+        """Acknowledges a message, or that of a receipt, if the transaction commits, and only then. So the other effects of the
+        transaction are there exactly once.
+
+        Raises `LeaseLapsedError` if the lease has lapsed, and ends the transaction without effect.
+
+        >>> jobs = client.create_queue("doubling", replicas=1, min_in_sync=1, durability="memory")
+        >>> job = jobs.push("21")
+        >>> with jobs.pop() as message, client.transaction() as t:
+        ...     t[keyspace]["answer"] = str(2 * int(message.value))
+        ...     t.ack(jobs, message)
+        >>> keyspace["answer"], jobs.statistics().depth
+        (b'42', 0)
+        >>> client.drop_keyspace("doubling")
+        """
+        receipt = self._acknowledges(message)
+        queue._native.acknowledge_within(self._native, [receipt])
 
     def commit(self) -> int:
         """Commits all writes if all reads are still current, and returns the version.

@@ -26,10 +26,12 @@ from typing import Any, Literal, NoReturn, Optional, TypeVar, Union, cast, overl
 from zerohop import _local, _values
 from zerohop._aio_blobs import BlobFile, Blobs, Transaction
 from zerohop._aio_logs import Log, LogCursor
+from zerohop._aio_queues import Message, Queue
 from zerohop._aio_snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace
 from zerohop._cluster import ClusterStatus, KeyspaceInfo, cluster_status
 from zerohop._logs import retention_ms
 from zerohop._native import NativeClient, NativeKeyspace
+from zerohop._queues import duration_ms, lease_ms
 from zerohop._transaction import Attempts
 from zerohop._values import Expire, Info, Key, Path, Record, Value, Version
 from zerohop.errors import CompareFailedError, ConditionFailedError, ConflictError, Error, NotFoundError
@@ -41,6 +43,8 @@ __all__ = [
     "Keyspace",
     "Log",
     "LogCursor",
+    "Message",
+    "Queue",
     "Snapshot",
     "SnapshotBlobs",
     "SnapshotKeyspace",
@@ -165,6 +169,29 @@ class Client:
             name, os.urandom(16), partitions, kept_ms, retention_bytes, durability, replicas, min_in_sync
         )
         return Log(native, name)
+
+    async def queue(self, name: str) -> Queue:
+        """The queue of this name. Raises `NotFoundError`."""
+        return Queue(await self._native.queue(name), name)
+
+    async def create_queue(
+        self,
+        name: str,
+        *,
+        partitions: int = 1,
+        lease: float = 30.0,
+        tries: int = 20,
+        names: float = 300.0,
+        durability: Optional[str] = None,
+        replicas: Optional[int] = None,
+        min_in_sync: Optional[int] = None,
+    ) -> Queue:
+        """Creates a queue, and returns it: as `zerohop.Client.create_queue`."""
+        times = (lease_ms(lease), tries, duration_ms(names, "the time of a name"))
+        native = await self._native.create_queue(
+            name, os.urandom(16), partitions, *times, durability, replicas, min_in_sync
+        )
+        return Queue(native, name)
 
     async def alter_keyspace(
         self,

@@ -166,6 +166,16 @@ class OffsetError(Error, LookupError):
     """The partition of a log has no such offset: it was trimmed, or is beyond the end."""
 
 
+class LeaseLapsedError(Error):
+    """The lease of a message has lapsed: another consumer may have the message. `receipts` has the leases that have
+    lapsed."""
+
+    receipts: tuple[str, ...] = ()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (*super().__reduce__(), {"receipts": self.receipts})
+
+
 class UnfinishedError(Error):
     """The blob is being written, or its writer was interrupted: it is not complete."""
 
@@ -225,6 +235,10 @@ _CLASSES: dict[str, type[Error]] = {
     "NoPartition": LimitError,
     "LogExists": RefusedError,
     "OutOfRange": OffsetError,
+    "NoQueue": NotFoundError,
+    "QueueExists": RefusedError,
+    "TooManyLeased": OverloadedError,
+    "LeaseLapsed": LeaseLapsedError,
 }
 
 
