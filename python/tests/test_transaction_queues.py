@@ -108,6 +108,19 @@ def test_lapsed_lease_ends_the_transaction(client: Client, keyspace: Keyspace, q
     assert "job" not in keyspace and queue.statistics()[:2] == (1, 1)
 
 
+def test_settled_message_is_acknowledged_by_no_transaction(client: Client, keyspace: Keyspace, queue: Queue) -> None:
+    queue.push_many(["one", "two"])
+    one, two = popped(queue), popped(queue)
+    one.ack()
+    with client.transaction() as t:
+        t.ack(queue, two)
+    for message in (one, two):
+        with pytest.raises(zerohop.LeaseLapsedError, match="settled already"), client.transaction() as t:
+            t[keyspace]["effect"] = "twice"
+            t.ack(queue, message)
+    assert "effect" not in keyspace
+
+
 def test_many_messages_of_groups_in_one_transaction(client: Client, queue: Queue) -> None:
     queue.push_many(["a", "b"], group="in")
     with client.transaction() as t:

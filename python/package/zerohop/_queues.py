@@ -166,7 +166,7 @@ class Queue:
         """Pushes a message, and returns its id. It is in the queue once, also if an answer is lost on the way.
 
         Messages of a group are popped in the order of their pushes, one at a time. While the name of a message counts, a
-        message of the same group and name is not pushed: the id is that of the first one. Nobody gets the message before
+        message of the same group and name is not pushed: the id is that of the first one. No pop returns the message before
         `delay` seconds have passed.
 
         Raises `UnknownOutcomeError` if the cluster does not answer in time: the message may be in the queue.
@@ -180,7 +180,7 @@ class Queue:
         return self._native.push(several(values), group, None, duration_ms(delay, "a delay"))  # type: ignore[no-any-return]
 
     def pop(self, *, wait: float = 0.0, lease: Optional[float] = None) -> Optional[Message]:
-        """The next message, or `None` if there is none within `wait` seconds. Nobody else gets it for `lease` seconds, by
+        """The next message, or `None` if there is none within `wait` seconds. No other pop returns it for `lease` seconds, by
         default the lease of the queue. If it is not acknowledged by then, it is popped again."""
         return next(iter(self.pop_many(1, wait=wait, lease=lease)), None)
 

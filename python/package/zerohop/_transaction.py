@@ -14,7 +14,7 @@ from zerohop._native import NativeTransaction
 from zerohop._queues import LeasedMessage, duration_ms
 from zerohop._transaction_blobs import TransactionBlobs
 from zerohop._values import Expire, Info, Key, Record, Value, Version
-from zerohop.errors import BatchError, Error, NotFoundError, _make_committed
+from zerohop.errors import BatchError, Error, LeaseLapsedError, NotFoundError, _make_committed
 
 if TYPE_CHECKING:
     from zerohop._keyspace import Keyspace
@@ -80,6 +80,9 @@ class Writes:
         self._touched = True
         if isinstance(message, str):
             return message
+        if message._is_done:
+            self.abort()
+            raise LeaseLapsedError(f'queue "{message._queue}": the message is settled already', "LeaseLapsed")
         message._transaction = self
         return message.receipt
 
