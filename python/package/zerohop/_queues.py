@@ -186,7 +186,7 @@ class Queue:
 
     def pop_many(self, limit: int, *, wait: float = 0.0, lease: Optional[float] = None) -> list[Message]:
         """The next messages, at most `limit`, all of one partition, and at most 512 or 4 MiB: as `pop`. The list is empty if
-        there is none within `wait` seconds. After an exception, the next call returns what this one would have
+        there is none within `wait` seconds. After an exception, a later call returns what this one would have
         returned."""
         found = self._native.pop(*pop_arguments(limit, lease), wait)
         return [Message(self._native, self._name, one) for one in found]
