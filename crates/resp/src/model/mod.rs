@@ -4,6 +4,7 @@ mod world;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
@@ -36,7 +37,8 @@ pub struct ModelRecords {
     /// The partition count of the keyspace; 0: unknown.
     pub partitions: u32,
     changes: u64,
-    records: BTreeMap<Vec<u8>, ModelRecord>,
+    /// Shared with copies of the state: a copy before each unit costs no contents.
+    records: BTreeMap<Vec<u8>, Arc<ModelRecord>>,
 }
 
 /// Keys on one page of a scan: few, so that tests see many pages.
@@ -70,7 +72,8 @@ impl ModelRecords {
     /// A record, unless it is absent or expired.
     #[must_use]
     pub fn get(&self, key: &[u8]) -> Option<&ModelRecord> {
-        self.records.get(key).filter(|record| record.deadline_ms.is_none_or(|at| at > self.now_ms))
+        let record = self.records.get(key).map(Arc::as_ref);
+        record.filter(|record| record.deadline_ms.is_none_or(|at| at > self.now_ms))
     }
 
     /// Keys of the records that exist.
@@ -78,11 +81,8 @@ impl ModelRecords {
         self.records.keys().map(Vec::as_slice).filter(|key| self.get(key).is_some())
     }
 
-    fn list(&mut self, key: &[u8]) -> Result<&mut Vec<Vec<u8>>, Failure<'static>> {
-        let now_ms = self.now_ms;
-        let record =
-            self.records.get_mut(key).filter(|record| record.deadline_ms.is_none_or(|at| at > now_ms));
-        match record.map(|record| &mut record.contents) {
+    fn list(&self, key: &[u8]) -> Result<&Vec<Vec<u8>>, Failure<'static>> {
+        match self.get(key).map(|record| &record.contents) {
             Some(GatheredContents::List(values)) => Ok(values),
             Some(GatheredContents::Bytes(_)) => Err(Failure::WrongType { found: RecordType::Bytes }),
             None => Err(Failure::NotFound),
@@ -120,7 +120,7 @@ impl ModelRecords {
         assert!(deadline_ms.is_none_or(|at| at > self.now_ms), "a deadline that is over is a removal");
         self.changes += 1;
         let version = Timestamp(self.changes);
-        self.records.insert(key.to_vec(), ModelRecord { contents, version, deadline_ms });
+        self.records.insert(key.to_vec(), Arc::new(ModelRecord { contents, version, deadline_ms }));
         Ok(())
     }
 
