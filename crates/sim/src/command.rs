@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::cluster::Limits;
-use crate::coverage::Coverage;
+use crate::coverage::{BATCH_SEEDS, Coverage};
 use crate::kinds::{FaultKind, Kinds, SCENARIOS};
 use crate::limits::CLUSTER_OPERATIONS_MIN;
 use crate::run::{RunReport, run, run_cluster};
@@ -18,6 +18,10 @@ pub struct SimArguments {
     /// The number of seeds to run.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seeds: u64,
+    /// Runs few seeds that together show every counted case, and more only until all were seen, at
+    /// most as many as `--seeds`.
+    #[arg(long, hide = true)]
+    pub until_covered: bool,
     /// Which faults may occur: all, none, replication, partitions, disks, clocks, moves, control,
     /// redis; or single: one node.
     #[arg(long, value_name = "NAME", default_value = "all")]
@@ -123,14 +127,18 @@ pub fn simulate(arguments: &SimArguments, say: &mut dyn FnMut(&str)) -> CommandE
     let mut coverage = Coverage::default();
     let mut failed = Vec::new();
     let mut played = 0;
-    for seed in first..first.saturating_add(arguments.seeds.max(1)) {
+    for seed in seeds_to_run(first, arguments) {
         let run = play.run_seed(seed, keep);
         played += 1;
         coverage.add(&run.coverage);
+        let is_covered = arguments.until_covered && coverage.missing_in_clusters(BATCH_SEEDS).is_empty();
         if arguments.events {
             run.lines.iter().for_each(|line| say(line));
         }
         if run.violations.is_empty() {
+            if is_covered && played >= COVERING_SEEDS.len() as u64 {
+                break;
+            }
             continue;
         }
         failed.push(seed);
@@ -149,7 +157,8 @@ pub fn simulate(arguments: &SimArguments, say: &mut dyn FnMut(&str)) -> CommandE
         }
     }
     let is_whole = arguments.scenario == "all" && play.limits == Limits::default();
-    let missing = if is_whole { coverage.missing_in_clusters(played) } else { Vec::new() };
+    let required = if arguments.until_covered { played.max(BATCH_SEEDS) } else { played };
+    let missing = if is_whole { coverage.missing_in_clusters(required) } else { Vec::new() };
     match arguments.json {
         true => say(&json(&arguments.scenario, played, &failed, &missing, &coverage)),
         false => {
@@ -160,6 +169,19 @@ pub fn simulate(arguments: &SimArguments, say: &mut dyn FnMut(&str)) -> CommandE
         }
     }
     if failed.is_empty() && missing.is_empty() { CommandEnd::Passed } else { CommandEnd::Failed }
+}
+
+/// Seeds that together show every counted case, for `--until-covered`. A change that shifts the draws
+/// makes some of them stale; others are run then, until every case was seen.
+const COVERING_SEEDS: [u64; 23] =
+    [5, 52, 8, 19, 15, 47, 16, 59, 22, 9, 27, 23, 17, 10, 45, 24, 36, 0, 1, 2, 4, 7, 12];
+
+/// The seeds of a command, in order.
+fn seeds_to_run(first: u64, arguments: &SimArguments) -> impl Iterator<Item = u64> {
+    let covering: &'static [u64] = if arguments.until_covered { &COVERING_SEEDS } else { &[] };
+    let others = (first..=u64::MAX).filter(move |seed| !covering.contains(seed));
+    let count = usize::try_from(arguments.seeds.max(1)).unwrap_or(usize::MAX);
+    covering.iter().copied().chain(others).take(count)
 }
 
 /// Violations shown of one seed: the first ones say most.
@@ -237,11 +259,36 @@ mod tests {
     }
 
     #[test]
+    fn covering_run_begins_with_its_seeds_and_runs_none_twice() {
+        let arguments = |until_covered, seeds| SimArguments {
+            seed: None,
+            seeds,
+            until_covered,
+            scenario: "all".to_owned(),
+            shrink: false,
+            json: false,
+            events: false,
+            keep_going: false,
+            kinds: None,
+            clients: None,
+            fault_windows: None,
+        };
+        let seeds: Vec<u64> = seeds_to_run(0, &arguments(true, BATCH_SEEDS)).collect();
+        let first = COVERING_SEEDS.len();
+        assert_eq!(seeds[..first], COVERING_SEEDS);
+        assert_eq!(seeds.len() as u64, BATCH_SEEDS);
+        let different: std::collections::BTreeSet<u64> = seeds.iter().copied().collect();
+        assert_eq!(different.len(), seeds.len());
+        assert!(seeds_to_run(7, &arguments(false, 3)).eq([7, 8, 9]));
+    }
+
+    #[test]
     fn unknown_scenario_is_answered_with_known_ones() {
         let mut printed = Vec::new();
         let arguments = SimArguments {
             seed: None,
             seeds: 1,
+            until_covered: false,
             scenario: "unknown".to_owned(),
             shrink: false,
             json: false,

@@ -13,7 +13,7 @@ use crate::workload::operation::RecordCall;
 const BATCH_SEEDS_MIN: u64 = 20;
 
 /// So many must cover everything else: the rarest case occurs in one of ten.
-const BATCH_SEEDS: u64 = 60;
+pub(crate) const BATCH_SEEDS: u64 = 60;
 
 /// Cases that need a coincidence are required from so many seeds on.
 const BATCH_SEEDS_LATE: u64 = 140;
