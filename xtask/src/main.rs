@@ -28,7 +28,7 @@ cargo xtask COMMAND
        --record             writes how it went into docs/testing-load.md
   soak [--hours N]          searches for hours (default: 8) in turn: fresh seeds, planted bugs, fuzz, kills, clients;
                             keeps what it finds in target/soak, with the command that repeats it
-       --step STEP          only this step: seeds, node-seeds, plants, fuzz, processes, redis, slurm, clients
+       --step STEP          only this step: seeds, node-seeds, plants, engine, model, fuzz, processes, redis, slurm, clients
   clients [NAME]            the wide set of outside clients, in the versions of suites/environment.toml, against nodes
   first-hour                types the guides of new users line by line on a pseudo-terminal; prints a row for each
   tidy                      only the project's rules: crate floors, dependencies, unsafe, file lengths, links, …

@@ -33,10 +33,12 @@ struct SoakStep {
     command: fn(&Workspace, &Path, u64) -> Command,
 }
 
-const STEPS: [SoakStep; 8] = [
+const STEPS: [SoakStep; 10] = [
     SoakStep { name: "seeds", command: cluster_seeds },
     SoakStep { name: "node-seeds", command: node_seeds },
     SoakStep { name: "plants", command: plants },
+    SoakStep { name: "engine", command: engine_histories },
+    SoakStep { name: "model", command: model },
     SoakStep {
         name: "fuzz",
         command: |workspace, xtask, _| split_words(workspace, xtask, &["fuzz", "--seconds", "60"]),
@@ -49,6 +51,9 @@ const STEPS: [SoakStep; 8] = [
 
 /// Seeds of a round.
 const SEEDS: u64 = 200;
+
+/// Histories of an engine in a round.
+const ENGINE_HISTORIES: u64 = 3000;
 
 fn split_words(workspace: &Workspace, program: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(program);
@@ -72,6 +77,22 @@ fn node_seeds(workspace: &Workspace, _: &Path, fresh: u64) -> Command {
     let mut command = simulator(workspace);
     command.args(["--seeds", &format!("{fresh}..{}", fresh + SEEDS)]);
     command
+}
+
+/// Histories of an engine, as many as a round of the step: a usual run has a third of them.
+fn engine_histories(workspace: &Workspace, _: &Path, fresh: u64) -> Command {
+    let mut cargo = workspace.cargo();
+    cargo.args(["test", "--locked", "--package", "zerohop-engine", "--test", "suite", "model::"]);
+    cargo.env("ZEROHOP_SEEDS", format!("{fresh}..{}", fresh + ENGINE_HISTORIES));
+    cargo
+}
+
+/// The explorations of the model in their full bounds.
+fn model(workspace: &Workspace, _: &Path, _: u64) -> Command {
+    let mut cargo = workspace.cargo();
+    cargo.args(["test", "--locked", "--package", "suite-model", "--test", "suite", "exhaustive::"]);
+    cargo.env("ZEROHOP_BOUNDS", "all");
+    cargo
 }
 
 fn plants(workspace: &Workspace, _: &Path, _: u64) -> Command {
