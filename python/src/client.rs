@@ -12,8 +12,8 @@ use zerohop_client::{
     Client, ClientOptions, ClientTls, ConfigError, DropOptions, Error, KeyOrder, Keyspace, Secret,
     SnapshotOptions, Token, no_address, read_key, read_secret, read_token, until_none_listens,
 };
-use zerohop_layer_log::keys::PARTITIONS_MAX;
-use zerohop_layer_queue::{CreateQueue, keys};
+use zerohop_layer_log::QUEUE_PARTITIONS_MAX;
+use zerohop_layer_queue::{CreateQueue, PARTITIONS_MAX as QUEUE_PARTITIONS_MAX};
 use zerohop_log_client::LogSettings;
 use zerohop_queue_client::QueueSettings;
 use zerohop_wire::admin::{AdminQuestion, AdminReply, KeyspaceSettings};
@@ -188,10 +188,10 @@ impl NativeClient {
         replicas: Option<u32>,
         min_in_sync: Option<u32>,
     ) -> PyResult<Py<PyAny>> {
-        if !(1..=keys::PARTITIONS_MAX).contains(&partitions) {
+        if !(1..=QUEUE_PARTITIONS_MAX).contains(&partitions) {
             return Err(PyValueError::new_err(format!(
                 "a queue has 1 to {} partitions",
-                keys::PARTITIONS_MAX
+                QUEUE_PARTITIONS_MAX
             )));
         }
         let client = self.client(py)?;

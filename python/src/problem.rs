@@ -224,7 +224,8 @@ fn of_queue(error: &QueueError, used: LayerUse) -> &'static str {
         QueueError::BadPartitionCount
         | QueueError::BadName
         | QueueError::MessageTooLong { .. }
-        | QueueError::BadLease => "BadRequest",
+        | QueueError::BadLease
+        | QueueError::OtherQueue => "BadRequest",
         QueueError::TooManyLeased => "TooManyLeased",
         QueueError::LeaseLapsed => "LeaseLapsed",
         QueueError::NoRoom => "NoRoom",
