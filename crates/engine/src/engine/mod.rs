@@ -299,20 +299,6 @@ impl<D: Disk> Engine<D> {
         result
     }
 
-    /// As [`Engine::sync`], of one partition.
-    ///
-    /// # Errors
-    /// Errors of the disk, or that the partition has stopped.
-    pub fn sync_partition(&mut self, handle: Handle) -> EngineResult<()> {
-        self.flush()?;
-        let (io, store) = self.store(handle)?;
-        let is_synced = store.durability == Durability::Memory
-            || store.stopped.is_none() && io.logs.view(store.handle).is_durable();
-        let result = if is_synced { Ok(()) } else { store.sync(io) };
-        self.settle_moved()?;
-        result
-    }
-
     /// The present record of a key.
     ///
     /// # Errors

@@ -26,6 +26,20 @@ pub(super) const JOURNALED_BYTES_MAX: u64 = 128 << 10;
 const COPIED_PER_CALL: u64 = 256 << 10;
 
 impl<D: Disk> Engine<D> {
+    /// As [`Engine::sync`], of one partition.
+    ///
+    /// # Errors
+    /// Errors of the disk, or that the partition has stopped.
+    pub fn sync_partition(&mut self, handle: Handle) -> EngineResult<()> {
+        self.flush()?;
+        let (io, store) = self.store(handle)?;
+        let is_synced = store.durability == Durability::Memory
+            || store.stopped.is_none() && io.logs.view(store.handle).is_durable();
+        let result = if is_synced { Ok(()) } else { store.sync(io) };
+        self.settle_moved()?;
+        result
+    }
+
     /// Flushes the journal's batch if an entry of a `sync` partition, with so many bytes of key and payload, would make it longer
     /// than a file may be.
     #[inline]
