@@ -12,7 +12,6 @@ use zerohop_wire::{DecodeResult, Decoder, Failure, Features, FrameKind};
 use super::super::ClockReading;
 use super::bench::{InstanceBench, create, create_of, first_map, next, node};
 use zerohop_partition::{Program, Token, Unit};
-use zerohop_replication::LogEnd;
 
 /// Time passes, batches end, and the messages between the two instances arrive. Returns the messages other than lease messages.
 fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, FrameKind)> {
