@@ -12,7 +12,7 @@ use zerohop_client::{
     Client, ClientOptions, ClientTls, ConfigError, DropOptions, Error, KeyOrder, Keyspace, Secret,
     SnapshotOptions, Token, no_address, read_key, read_secret, read_token, until_none_listens,
 };
-use zerohop_layer_log::QUEUE_PARTITIONS_MAX;
+use zerohop_layer_log::keys::PARTITIONS_MAX;
 use zerohop_layer_queue::{CreateQueue, PARTITIONS_MAX as QUEUE_PARTITIONS_MAX};
 use zerohop_log_client::LogSettings;
 use zerohop_queue_client::QueueSettings;

@@ -144,6 +144,23 @@ def test_receipts_are_settled_by_any_process(queue: Queue) -> None:
     assert queue.statistics()[:2] == (5, 5)
 
 
+def test_receipt_of_another_queue_is_refused(client: Client, queue: Queue) -> None:
+    other = client.create_queue("other-receipts", replicas=1, min_in_sync=1, durability="memory")
+    other.push("x")
+    message = popped(other)
+    calls: list[Callable[[], object]] = [
+        lambda: queue.ack(message.receipt),
+        lambda: queue.release(message),
+        lambda: client.transaction().ack(queue, message.receipt),
+    ]
+    for call in calls:
+        with pytest.raises(zerohop.LimitError, match="the receipt is of another queue") as caught:
+            call()
+        assert caught.value.code == "BadRequest"
+    message.ack()
+    client.drop_keyspace("other-receipts")
+
+
 def test_message_of_too_many_tries_becomes_a_dead_letter(client: Client) -> None:
     queue = client.create_queue("two-tries", tries=2, replicas=1, min_in_sync=1, durability="memory")
     queue.push("bad")

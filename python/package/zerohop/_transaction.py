@@ -14,7 +14,7 @@ from zerohop._native import NativeTransaction
 from zerohop._queues import LeasedMessage, duration_ms
 from zerohop._transaction_blobs import TransactionBlobs
 from zerohop._values import Expire, Info, Key, Record, Value, Version
-from zerohop.errors import BatchError, Error, LeaseLapsedError, NotFoundError, _make_committed
+from zerohop.errors import BatchError, Error, NotFoundError, _make_committed
 
 if TYPE_CHECKING:
     from zerohop._keyspace import Keyspace
@@ -80,10 +80,9 @@ class Writes:
         self._touched = True
         if isinstance(message, str):
             return message
-        if message._is_done:
-            self.abort()
-            raise LeaseLapsedError(f'queue "{message._queue}": the message is settled already', "LeaseLapsed")
-        message._transaction = self
+        # The queue refuses a message that is settled already.
+        if not message._is_done:
+            message._transaction = self
         return message.receipt
 
     @property
@@ -203,7 +202,8 @@ class Transaction(Writes):
         """Acknowledges a message, or that of a receipt, if the transaction commits, and only then. So the other effects of the
         transaction are there exactly once.
 
-        Raises `LeaseLapsedError` if the lease has lapsed, and ends the transaction without effect.
+        Raises `LeaseLapsedError` if the lease has lapsed, or the message is settled already, and ends the transaction
+        without effect.
 
         >>> jobs = client.create_queue("doubling", replicas=1, min_in_sync=1, durability="memory")
         >>> job = jobs.push("21")
