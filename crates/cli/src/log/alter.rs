@@ -26,22 +26,22 @@ pub(crate) struct LogAlterArguments {
     partitions: Option<u32>,
     /// How long records are kept; `all`: for ever.
     #[arg(long, value_name = "TIME|all", value_parser = age)]
-    retention: Option<Kept<Duration>>,
+    retention: Option<RetentionLimit<Duration>>,
     /// How many bytes each partition keeps at least; `all`: all of them.
     #[arg(long, value_name = "BYTES|all", value_parser = bytes)]
-    retention_bytes: Option<Kept<u64>>,
+    retention_bytes: Option<RetentionLimit<u64>>,
     #[command(flatten)]
     pub(super) place: LogPlace,
 }
 
-/// What is kept.
+/// A limit of the retention, or that everything is kept.
 #[derive(Clone, Copy, Debug)]
-enum Kept<T> {
+enum RetentionLimit<T> {
     All,
     UpTo(T),
 }
 
-impl<T> Kept<T> {
+impl<T> RetentionLimit<T> {
     fn limit(self) -> Option<T> {
         match self {
             Self::All => None,
@@ -50,12 +50,16 @@ impl<T> Kept<T> {
     }
 }
 
-fn age(text: &str) -> Result<Kept<Duration>, String> {
-    if text == ALL { Ok(Kept::All) } else { quantity::duration_above_zero(text).map(Kept::UpTo) }
+fn age(text: &str) -> Result<RetentionLimit<Duration>, String> {
+    if text == ALL {
+        Ok(RetentionLimit::All)
+    } else {
+        quantity::duration_above_zero(text).map(RetentionLimit::UpTo)
+    }
 }
 
-fn bytes(text: &str) -> Result<Kept<u64>, String> {
-    if text == ALL { Ok(Kept::All) } else { quantity::bytes(text).map(Kept::UpTo) }
+fn bytes(text: &str) -> Result<RetentionLimit<u64>, String> {
+    if text == ALL { Ok(RetentionLimit::All) } else { quantity::bytes(text).map(RetentionLimit::UpTo) }
 }
 
 pub(super) async fn run(arguments: LogAlterArguments) -> Result<CommandEnding, CommandError> {
@@ -81,7 +85,7 @@ pub(super) async fn run(arguments: LogAlterArguments) -> Result<CommandEnding, C
     let alter = AlterLog {
         partitions,
         retention: retention.map(|age| age.limit().map(milliseconds)),
-        retention_bytes: retention_bytes.map(Kept::limit),
+        retention_bytes: retention_bytes.map(RetentionLimit::limit),
     };
     interrupt::note_sent(output::COMMAND);
     if let Err(error) = log.alter(alter).await {

@@ -77,6 +77,7 @@ const ROWS: &[Row] = &[
     row("log append", "log-@ c"),
     row("log list", ""),
     row("log info", "log-@"),
+    row("log alter", "log-@ --partitions 2"),
     row("log read", "log-@"),
     row("log pop", "log-@"),
     row("log commit", "log-@ group --to first"),

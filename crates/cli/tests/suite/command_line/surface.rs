@@ -3,6 +3,8 @@
 //!
 //! The lists are in `tests/surface`. `ZEROHOP_WRITE_SURFACE=1` writes them.
 
+mod key_paths;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
@@ -19,6 +21,8 @@ use crate::cluster::nodes::NodeCluster;
 use crate::command_line::secrets::new_secret;
 use crate::support::serving::{ServingProgram, code, output, stdout, zerohop};
 use crate::support::{GIVE_UP_AFTER, wait_for};
+
+use self::key_paths::KeyPaths;
 
 /// A list: one line for each item.
 type SurfaceList = BTreeSet<String>;
@@ -141,6 +145,7 @@ const ROWS: &[JsonRow] = &[
     row("log append", "log ÿ --partition 1 --key ÿ"),
     row("log list", ""),
     row("log info", "log"),
+    row("log alter", "log --partitions 3 --retention all"),
     row("log read", "log"),
     row("log tail", "log --time 1h --limit 3"),
     row("log pop", "log"),
@@ -193,15 +198,6 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("s3", "the cluster of the rows has a secret; `command_line/s3.rs` reads its line"),
     ("up", "its first line is read"),
 ];
-
-/// Figures that are null without activity in the interval, which depends on time.
-const EITHER: [&str; 2] = ["batch_us_p50", "batch_us_p99"];
-
-/// Texts for users, which depend on the state of the machine or the cluster.
-const TEXT_FIELDS: [&str; 2] = ["troubles[]", "warnings[]"];
-
-/// Counts whose names are texts for users.
-const COUNTS: &str = "sim: coverage";
 
 #[test]
 fn commands_metrics_and_json_are_those_of_the_committed_lists() {
@@ -484,70 +480,6 @@ fn metrics(text: &str) -> SurfaceList {
     lines
 }
 
-/// Paths in answers, with the types of their values.
-#[derive(Default)]
-struct KeyPaths(BTreeMap<String, BTreeSet<&'static str>>);
-
-impl KeyPaths {
-    /// Adds JSON, one value a line.
-    fn add_lines(&mut self, command: &str, text: &str) {
-        for line in text.lines() {
-            let value =
-                serde_json::from_str(line).unwrap_or_else(|error| panic!("{command}: {error}: {line}"));
-            self.add(command, &value);
-        }
-    }
-
-    fn add(&mut self, command: &str, value: &Value) {
-        for (key, value) in value.as_object().unwrap() {
-            self.walk(&format!("{command}: {key}"), value);
-        }
-    }
-
-    fn walk(&mut self, path: &str, value: &Value) {
-        if TEXT_FIELDS.iter().any(|words| path.ends_with(words)) {
-            return;
-        }
-        let kinds = self.0.entry(path.to_owned()).or_default();
-        kinds.insert(match value {
-            Value::Null => "null",
-            Value::Bool(_) => "boolean",
-            Value::Number(_) => "number",
-            Value::String(_) => "string",
-            Value::Array(_) => "array",
-            Value::Object(_) => "object",
-        });
-        if EITHER.iter().any(|figure| path.ends_with(figure)) {
-            kinds.extend(["null", "number"]);
-        }
-        match value {
-            Value::Array(all) => all.iter().for_each(|one| self.walk(&format!("{path}[]"), one)),
-            Value::Object(fields) if path != COUNTS => {
-                fields.iter().for_each(|(key, value)| self.walk(&format!("{path}.{key}"), value));
-            }
-            _ => {}
-        }
-    }
-
-    /// The paths of a command, with their types.
-    fn of(&self, command: &str) -> BTreeMap<&str, &BTreeSet<&'static str>> {
-        let own = |(path, kinds)| {
-            let path: &str = path;
-            Some((path.strip_prefix(command)?.strip_prefix(": ")?, kinds))
-        };
-        self.0.iter().filter_map(|(path, kinds)| own((path, kinds))).collect()
-    }
-
-    /// Elements that are objects have lines for their fields only.
-    fn lines(&self) -> SurfaceList {
-        let shown = |(path, kinds): (&String, &BTreeSet<&str>)| {
-            let kinds: Vec<&str> = kinds.iter().copied().collect();
-            (!path.ends_with("[]") || kinds != ["object"]).then(|| format!("{path} {}", kinds.join("|")))
-        };
-        self.0.iter().filter_map(shown).collect()
-    }
-}
-
 #[test]
 fn help_is_parsed_in_both_layouts() {
     let help = "Does it.\n\nUsage: zerohop do [OPTIONS] <KEY>\n\nArguments:\n  <KEY>\n          The key\n\nOptions:\n      \
@@ -578,24 +510,9 @@ fn help_is_parsed_in_both_layouts() {
 }
 
 #[test]
-fn metrics_and_json_are_read_without_their_values() {
+fn metrics_are_read_without_their_values() {
     let text = "# TYPE a counter\n# HELP a A.\na_total{instance=\"1\"} 1\na_total{instance=\"2\",kind=\"x, y\"} 1\n# TYPE b gauge\nb 1.0\n\
                 # TYPE c gauge\n# EOF\n";
     let expected = ["a_total counter {instance, kind}", "b gauge {}", "c gauge without series"];
     assert_eq!(metrics(text).iter().collect::<Vec<_>>(), expected);
-
-    let mut paths = KeyPaths::default();
-    paths.add_lines(
-        "x",
-        "{\"a\":[{\"b\":1}],\"c\":null,\"warnings\":[\"w\"]}\n{\"a\":[],\"c\":\"\",\"d\":[1]}\n",
-    );
-    let expected = [
-        "x: a array",
-        "x: a[].b number",
-        "x: c null|string",
-        "x: d array",
-        "x: d[] number",
-        "x: warnings array",
-    ];
-    assert_eq!(paths.lines().iter().collect::<Vec<_>>(), expected);
 }
