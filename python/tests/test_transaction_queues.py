@@ -115,10 +115,10 @@ def test_settled_message_is_acknowledged_by_no_transaction(client: Client, keysp
     with client.transaction() as t:
         t.ack(queue, two)
     for message in (one, two):
-        for one in (message, message.receipt):
+        for given in (message, message.receipt):
             with pytest.raises(zerohop.LeaseLapsedError, match="has lapsed"), client.transaction() as t:
                 t[keyspace]["effect"] = "twice"
-                t.ack(queue, one)
+                t.ack(queue, given)
     assert "effect" not in keyspace
 
 

@@ -29,7 +29,7 @@ use std::time::Instant;
 use self::play::run_guide;
 
 /// Guides that need only the program itself; paths are from the root of the sources.
-const GUIDES: [&str; 9] = [
+const GUIDES: [&str; 10] = [
     "docs/guide/quick-start.md",
     "docs/guide/start-cluster.md",
     "README.md",
@@ -37,6 +37,7 @@ const GUIDES: [&str; 9] = [
     "docs/guide/embedded.md",
     "docs/guide/command-line.md",
     "docs/guide/logs.md",
+    "docs/guide/queues.md",
     "docs/guide/security.md",
     "docs/operations.md",
 ];
