@@ -259,7 +259,7 @@ fn acknowledged_records_are_there_once_after_the_node_is_killed() {
             "events",
             "--json",
             "--timeout",
-            "1s",
+            "10s",
             "--endpoint",
             cluster.endpoint(),
         ]);

@@ -145,7 +145,7 @@ const ROWS: &[JsonRow] = &[
     row("log append", "log ÿ --partition 1 --key ÿ"),
     row("log list", ""),
     row("log info", "log"),
-    row("log alter", "log --partitions 3 --retention all"),
+    row("log alter", "log --partitions 3 --retention 30d"),
     row("log read", "log"),
     row("log tail", "log --time 1h --limit 3"),
     row("log pop", "log"),
