@@ -2,7 +2,7 @@
 
 use zerohop_base::time::Time;
 use zerohop_session::procedures::Error;
-use zerohop_session::{Reply, SessionError};
+use zerohop_session::{Reply, STAGED_ITEM_US, SessionError};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::answer_recorder::AnswerRecorder;
@@ -92,6 +92,12 @@ impl RunningTransaction {
                 }
             }
             InteractiveReport::Waits => {
+                // A commit has more time for each write that is staged.
+                let staged_max = match &self.operation {
+                    ClientOperationPlan::ReadFirst { writes, .. } => writes.len() as u64,
+                    _ => 0,
+                };
+                let deadline = deadline.after_us(staged_max * STAGED_ITEM_US);
                 for place in &self.entries {
                     // Whatever has ended by now comes before the commit.
                     let entry = &mut history[*place];
