@@ -64,7 +64,10 @@ impl<D: Disk> Instance<D> {
         if !kind.is_for_partition() {
             return self.about_cluster(to, message, effects, relay_origin(envelope));
         }
-        let Envelope { keyspace, partition, .. } = *envelope;
+        let Envelope { keyspace, partition, partition_epoch, .. } = *envelope;
+        if partition_epoch.0 == 0 && is_numbered(message) {
+            return self.refuse_nameless(to, envelope, effects);
+        }
         // A transaction that started before the drop still gets its outcome. A new one is refused as misplaced.
         let is_refused = self.draining.has(keyspace) && kind != FrameKind::Transact;
         let request = RecordRequest { token: to, envelope: *envelope, message };
@@ -79,6 +82,16 @@ impl<D: Disk> Instance<D> {
             Some(Err(error)) => self.counters.record_error(&error),
             None => self.answer_elsewhere(to, envelope, is_refused, effects),
         }
+    }
+
+    /// Refuses a write of a session that names no epoch. After a split, a number of a child's write could be that of another write
+    /// of the parent, and be answered with its outcome.
+    #[cold]
+    fn refuse_nameless(&mut self, to: Token, envelope: &Envelope, effects: &mut dyn InstanceEffects) {
+        let Instance { history, connections, counters, transit, .. } = self;
+        let mut adapter = effects_adapter(history, connections, counters, transit, effects);
+        adapter.origin = relay_origin(envelope);
+        adapter.fail(to, BadRequestReason::NoEpoch.into());
     }
 
     /// Answers a request for a partition that is not here.
@@ -220,6 +233,15 @@ fn numbers_of(found: &Keyspace) -> u32 {
     match found.config().order {
         KeyOrder::Hashed => PARTITIONS_MAX,
         KeyOrder::Ordered => REGION_NUMBERS_MAX,
+    }
+}
+
+/// Whether a request has a number in a session, which counts in one partition only.
+fn is_numbered(message: &Message<'_>) -> bool {
+    match message {
+        Message::Write { stamp, .. } => stamp.session.is_some(),
+        Message::Batch(batch) => batch.stamp.session.is_some(),
+        _ => false,
     }
 }
 

@@ -61,6 +61,8 @@ numbered!(
         NotOrdered = 27, "the keyspace is not ordered: only a prefix and a number of keys limit its scans (`zerohop keyspace create --ordered` makes one that is)";
         /// A scan whose lower bound is above its upper bound.
         Bounds = 28, "the lower bound of the range is above its upper bound: exchange them";
+        /// A write of a session whose request has the partition epoch 0.
+        NoEpoch = 29, "a write of a session names the epoch of its partition: its number counts in that partition only";
         /// A write or read of a chunk outside its limits, or an invalid chunk size.
         Chunk = 40, "the name of the blob is empty, its chunks have no such size, or the range is not within one chunk";
         /// The key belongs to a blob's header or chunk, and the operation is for other records.

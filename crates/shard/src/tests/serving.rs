@@ -4,8 +4,10 @@ use zerohop_engine::disk::simulated::DiskOperation;
 use zerohop_placement::Durability;
 use zerohop_placement::limits::PARTITIONS_MAX;
 use zerohop_placement::map::DEFAULT_KEYSPACE;
-use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionEpoch, PartitionId};
-use zerohop_wire::messages::{ClusterId, Hello, MapGet, Ping, Query, SessionOpen};
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionEpoch, PartitionId, Sequence, SessionId, Timestamp};
+use zerohop_wire::messages::{
+    self, ClusterId, Condition, Expiry, Hello, Insert, MapGet, Ping, Query, RecordWrite, SessionOpen, Stamp,
+};
 use zerohop_wire::{BadRequestReason, Envelope, Failure, Features, Message};
 
 use super::bench::{CLUSTER, DEFAULT, InstanceBench, create};
@@ -166,4 +168,20 @@ fn requests_and_failures_are_counted() {
     assert_eq!(counted, [("lookup", 1), ("insert", 1)]);
     assert_eq!(stats.failures, [(200, 1)]);
     assert_eq!((stats.partitions, stats.records), (256, 1));
+}
+
+#[test]
+fn write_of_a_session_without_an_epoch_is_refused_and_others_are_not() {
+    let mut bench = InstanceBench::new();
+    let envelope = Envelope { partition_epoch: PartitionEpoch(0), ..bench.envelope(DEFAULT, "a") };
+    let change = messages::WriteChange::Insert(Insert { value: b"value", expiry: Expiry::Never });
+    let write = RecordWrite { key: b"a", condition: Condition::Always, change };
+    let session = SessionId { issued: Timestamp::from_millis(999_000), nonce: 7 };
+    let stamp = Stamp { session, sequence: Sequence(1), lowest_unanswered: Sequence(1), ..Stamp::default() };
+    let numbered = bench.send_request(envelope, &Message::Write { stamp, write });
+    bench.end();
+    assert_eq!(bench.answer(numbered), Some(Err(BadRequestReason::NoEpoch.into())));
+    let other = bench.send_request(envelope, &Message::Write { stamp: Stamp::default(), write });
+    bench.end();
+    assert!(matches!(bench.answer(other), Some(Ok(_))));
 }

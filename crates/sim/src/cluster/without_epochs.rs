@@ -1,5 +1,6 @@
 //! Clients whose requests name no partition epoch, as those of Redis clients: routed by the number
-//! alone, they may reach another partition that has the same number by then.
+//! alone, they may reach another partition that has the same number by then. Writes of sessions always name one: instances
+//! refuse others.
 
 use zerohop_wire::ids::PartitionEpoch;
 use zerohop_wire::messages::GatheredRequest;
@@ -7,9 +8,14 @@ use zerohop_wire::{DecodeResult, Decoder, Elements, Encoder, Envelope, Message};
 
 use crate::node::FEATURES;
 
-/// Whether a request is routed by its keys alone; others, such as scans, name a partition.
+/// Whether a request is routed by its keys alone; others, such as scans, name a partition, and writes of a session its epoch.
 fn has_keys(message: &Message<'_>) -> bool {
-    matches!(message, Message::Read { .. } | Message::Write { .. } | Message::Batch(_))
+    match message {
+        Message::Read { .. } => true,
+        Message::Write { stamp, .. } => !stamp.session.is_some(),
+        Message::Batch(batch) => !batch.stamp.session.is_some(),
+        _ => false,
+    }
 }
 
 /// The same frames, without the epochs of requests about keys.
