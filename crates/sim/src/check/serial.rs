@@ -52,7 +52,8 @@ pub(super) fn check(history: &RunHistory, violations: &mut Vec<Violation>) -> us
         return all.len();
     }
     if let Err(anomaly) = snapshots::check_order(&history.snapshots, &serial, until) {
-        wrong("snapshot", format!("no order explains all that snapshots show: {anomaly:?}"));
+        let readers = snapshots::readers(&history.snapshots, serial.len(), until, &anomaly);
+        wrong("snapshot", format!("no order explains all that snapshots show: {anomaly:?}{readers}"));
     }
     // The versions are in a valid order too. A read of several records has no version.
     let version = |number: usize| known[number].version.filter(|_| is_known(known[number], until));

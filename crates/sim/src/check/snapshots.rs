@@ -135,10 +135,42 @@ pub(super) fn check_order(
         for read in known(seen, until) {
             first.entry(read.of).or_insert(&read.found);
         }
-        let actions = first.into_values().flat_map(|found| found.actions.clone()).collect();
+        // No transaction has written that a register is absent: the snapshot may be older than all writes.
+        let is_written = |action: &CheckedAction| !matches!(action, CheckedAction::Look { version: 0, .. });
+        let actions =
+            first.into_values().flat_map(|found| found.actions.clone()).filter(is_written).collect();
         Transaction { begin: 0, end: None, fate: TransactionFate::Committed, actions }
     }));
     cycles::check(&all)
+}
+
+/// The snapshots that an anomaly of [`check_order`] names, and what they show.
+pub(super) fn readers(
+    snapshots: &[SnapshotHistory],
+    transactions: usize,
+    until: Time,
+    anomaly: &Anomaly,
+) -> String {
+    let numbers = match anomaly {
+        Anomaly::AbortedRead { reader, .. }
+        | Anomaly::Intermediate { reader, .. }
+        | Anomaly::Phantom { reader, .. }
+        | Anomaly::Duplicate { reader, .. }
+        | Anomaly::Internal { reader, .. } => vec![*reader],
+        Anomaly::Incompatible { one, other, .. } | Anomaly::Versions { one, other, .. } => vec![*one, *other],
+        Anomaly::Cycle(edges) => edges.iter().map(|(from, ..)| *from).collect(),
+    };
+    let ended: Vec<&SnapshotHistory> = snapshots.iter().filter(|seen| seen.end <= until).collect();
+    let named = numbers.iter().filter_map(|number| ended.get(number.checked_sub(transactions)?));
+    named.fold(String::new(), |mut text, seen| {
+        let SnapshotHistory { client, begin, end, at, .. } = seen;
+        text.push_str(&format!("\n    c{client} [{} .. {}] of {at}", begin.0, end.0));
+        for SnapshotRead { when, of, found } in known(seen, until) {
+            let (version, actions) = (found.version, &found.actions);
+            text.push_str(&format!("\n      {of:x} at {}: version {version}, {actions:?}", when.0));
+        }
+        text
+    })
 }
 
 fn known(seen: &SnapshotHistory, until: Time) -> impl Iterator<Item = &SnapshotRead> {
