@@ -37,6 +37,12 @@ pub(crate) async fn status(client: &Client) -> Result<Status, CommandError> {
     }
 }
 
+/// Whether a keyspace is dropped, or is being dropped.
+pub(crate) async fn is_dropped(client: &Client, name: &str) -> Result<bool, CommandError> {
+    let keyspaces = status(client).await?.keyspaces;
+    Ok(!keyspaces.iter().any(|keyspace| keyspace.name == name && !keyspace.dropping))
+}
+
 /// Creates a keyspace.
 pub(crate) async fn create(
     client: &Client,

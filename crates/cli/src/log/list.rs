@@ -1,7 +1,7 @@
 //! `zerohop log list`.
 
 use clap::Args;
-use zerohop_client::KeyOrder;
+use zerohop_client::{Client, KeyOrder};
 use zerohop_layer_log::LogError;
 use zerohop_log_client::{LogClient, OpenError};
 
@@ -24,13 +24,15 @@ pub(super) async fn run(arguments: LogListArguments) -> Result<CommandEnding, Co
     let mut keyspaces = admin::status(&client).await?.keyspaces;
     keyspaces.retain(|keyspace| keyspace.hash == KeyOrder::ORDERED && !keyspace.dropping);
     for keyspace in keyspaces {
-        let log = match LogClient::open(&client, &keyspace.name).await {
-            Ok(log) => log,
-            Err(OpenError::Log(LogError::NoSuchLog)) => continue,
-            Err(OpenError::Log(error)) => return Err(failed_to_read(&error)),
-            Err(OpenError::Client(error)) => return Err(error.into()),
+        let shown = match read(&client, &keyspace.name).await {
+            Ok(Some(shown)) => shown,
+            Ok(None) => continue,
+            // It may have been dropped since the list was read.
+            Err(error) => match admin::is_dropped(&client, &keyspace.name).await? {
+                true => continue,
+                false => return Err(error),
+            },
         };
-        let shown = LogOutput::read(&log, keyspace.name).await.map_err(|error| failed_to_read(&error))?;
         if place.json {
             output::json(&shown)?;
         } else {
@@ -38,4 +40,16 @@ pub(super) async fn run(arguments: LogListArguments) -> Result<CommandEnding, Co
         }
     }
     Ok(CommandEnding::Done)
+}
+
+/// The log in a keyspace; nothing if it has none.
+async fn read(client: &Client, name: &str) -> Result<Option<LogOutput>, CommandError> {
+    let log = match LogClient::open(client, name).await {
+        Ok(log) => log,
+        Err(OpenError::Log(LogError::NoSuchLog)) => return Ok(None),
+        Err(OpenError::Log(error)) => return Err(failed_to_read(&error)),
+        Err(OpenError::Client(error)) => return Err(error.into()),
+    };
+    let shown = LogOutput::read(&log, name.to_owned()).await;
+    shown.map(Some).map_err(|error| failed_to_read(&error))
 }

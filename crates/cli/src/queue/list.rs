@@ -1,7 +1,7 @@
 //! `zerohop queue list`.
 
 use clap::Args;
-use zerohop_client::KeyOrder;
+use zerohop_client::{Client, KeyOrder};
 use zerohop_layer_queue::QueueError;
 use zerohop_queue_client::{OpenError, QueueClient};
 
@@ -24,13 +24,15 @@ pub(super) async fn run(arguments: QueueListArguments) -> Result<CommandEnding, 
     let mut keyspaces = admin::status(&client).await?.keyspaces;
     keyspaces.retain(|keyspace| keyspace.hash == KeyOrder::ORDERED && !keyspace.dropping);
     for keyspace in keyspaces {
-        let queue = match QueueClient::open(&client, &keyspace.name).await {
-            Ok(queue) => queue,
-            Err(OpenError::Queue(QueueError::NoSuchQueue)) => continue,
-            Err(OpenError::Queue(error)) => return Err(failed_to_read(&error)),
-            Err(OpenError::Client(error)) => return Err(error.into()),
+        let shown = match read(&client, &keyspace.name).await {
+            Ok(Some(shown)) => shown,
+            Ok(None) => continue,
+            // It may have been dropped since the list was read.
+            Err(error) => match admin::is_dropped(&client, &keyspace.name).await? {
+                true => continue,
+                false => return Err(error),
+            },
         };
-        let shown = QueueOutput::read(&queue, keyspace.name).await.map_err(|error| failed_to_read(&error))?;
         if place.json {
             output::json(&shown)?;
         } else {
@@ -38,4 +40,16 @@ pub(super) async fn run(arguments: QueueListArguments) -> Result<CommandEnding, 
         }
     }
     Ok(CommandEnding::Done)
+}
+
+/// The queue in a keyspace; nothing if it has none.
+async fn read(client: &Client, name: &str) -> Result<Option<QueueOutput>, CommandError> {
+    let queue = match QueueClient::open(client, name).await {
+        Ok(queue) => queue,
+        Err(OpenError::Queue(QueueError::NoSuchQueue)) => return Ok(None),
+        Err(OpenError::Queue(error)) => return Err(failed_to_read(&error)),
+        Err(OpenError::Client(error)) => return Err(error.into()),
+    };
+    let shown = QueueOutput::read(&queue, name.to_owned()).await;
+    shown.map(Some).map_err(|error| failed_to_read(&error))
 }

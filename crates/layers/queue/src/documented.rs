@@ -67,12 +67,12 @@ fn keys_of_all_kinds(document: &mut Document<'_>) {
             vec![field("until when it counts", time.to_be_bytes()), group(), zero(), name()]
         }),
         (10, "a dead letter", keys::dead(PARTITION, time, MESSAGE), at("when it became one")),
-        (16, "the options", keys::options(), Vec::new()),
+        (32, "the options", keys::options(), Vec::new()),
     ];
     let numbers: Vec<(u64, &str)> = all.iter().map(|(kind, words, ..)| (*kind, *words)).collect();
     document.numbers("Keys / kind", &numbers);
     for (kind, _, key, mut fields) in all {
-        let partition = if kind < 16 { PARTITION } else { 0 };
+        let partition = if kind < 32 { PARTITION } else { 0 };
         let front = [field("partition", partition.to_be_bytes()), field("kind", [kind as u8])];
         fields.splice(0..0, front);
         document.listed("Keys / kind", kind, &key, &fields);

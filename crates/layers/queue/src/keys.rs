@@ -12,7 +12,7 @@
 //! partition(4) 08 group 00 name              a name that was pushed
 //! partition(4) 09 until(8) group 00 name     until when it counts
 //! partition(4) 0a died(8) message(24)        a dead letter
-//! 00000000 10                                the options of the queue
+//! 00000000 20                                the options of the queue
 //! ```
 //!
 //! Numbers are big-endian. A message is named by its producer (16) and its number (8). Names have no byte 00. The group of a
@@ -35,7 +35,8 @@ const PRODUCER: u8 = 0x07;
 const NAME: u8 = 0x08;
 const NAME_END: u8 = 0x09;
 const DEAD: u8 = 0x0a;
-const OPTIONS: u8 = 0x10;
+/// Another one than that of the options of a log, so that neither takes the other for its own.
+const OPTIONS: u8 = 0x20;
 
 fn of_partition(partition: u32, kind: u8, rest: &[u8]) -> RecordKey {
     [&partition.to_be_bytes()[..], &[kind], rest].concat()

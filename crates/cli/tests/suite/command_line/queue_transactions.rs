@@ -8,7 +8,7 @@ use zerohop_layer_queue::{CreateQueue, NewMessage, QueueError, SettleAction};
 use zerohop_queue_client::{QueueClient, QueueConsumer, QueueProducer};
 
 use crate::support::folder;
-use crate::support::serving::{ServingProgram, code, output, zerohop};
+use crate::support::serving::{ServingProgram, code, output, stdout, zerohop};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -171,4 +171,21 @@ async fn message_that_was_acknowledged_is_refused_in_a_transaction() {
     // Without a transaction, a repeated acknowledgement is one whose answer was lost.
     assert_eq!(jobs.settle(&lease, SettleAction::Acknowledge, until).await, Ok((Vec::new(), Vec::new())));
     assert_eq!(other.settle(&lease, SettleAction::Acknowledge, until).await, Err(QueueError::OtherQueue));
+}
+
+#[tokio::test]
+async fn logs_and_queues_are_listed_beside_each_other() {
+    let folder = folder();
+    let cluster = start(folder.path());
+    let run = |words: &[&str]| {
+        let ended = output(zerohop(&[words, &["--endpoint", cluster.endpoint()]].concat()), b"");
+        (code(&ended), stdout(&ended))
+    };
+    assert_eq!(run(&["log", "create", "events", "--retention", "1d"]).0, 0);
+    assert_eq!(run(&["queue", "create", "jobs"]).0, 0);
+    let (code, logs) = run(&["log", "list"]);
+    assert!(code == 0 && logs.starts_with("events:") && logs.lines().count() == 1, "{code} {logs}");
+    let (code, queues) = run(&["queue", "list"]);
+    assert!(code == 0 && queues.starts_with("jobs:") && queues.lines().count() == 1, "{code} {queues}");
+    assert_eq!((run(&["queue", "stats", "events"]).0, run(&["log", "info", "jobs"]).0), (1, 1));
 }
