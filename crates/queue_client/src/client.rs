@@ -132,7 +132,8 @@ impl QueueClient {
     }
 
     /// Settles leases, each in a transaction with the others of its partition and consumer. While the cluster does not answer, it is
-    /// repeated until `until`, in milliseconds since 1970. Result: the leases that have lapsed, and those that were extended.
+    /// repeated until `until`, in milliseconds since 1970. Result: the leases that have lapsed or were settled before, and those that were
+    /// extended.
     ///
     /// # Errors
     /// [`QueueError::BadLease`], [`QueueError::OtherQueue`], and those of the store: some of the leases may be settled.
@@ -146,8 +147,12 @@ impl QueueClient {
         let (mut lapsed, mut extended) = (Vec::new(), Vec::new());
         for ((partition, consumer), receipts) in by_consumer(leases) {
             let tries = self.options.tries;
-            let request = SettleRequest { partition, consumer, receipts, action, tries, is_repeatable: true };
-            let outcome = retry::run(&self.store, until, |_| layer::settle(request.clone())).await?;
+            let request =
+                SettleRequest { partition, consumer, receipts, action, tries, is_repeatable: false };
+            // Only the repetition of an attempt without an answer may find that the leases are settled.
+            let attempt =
+                |is_repeatable: bool| layer::settle(SettleRequest { is_repeatable, ..request.clone() });
+            let outcome = retry::run(&self.store, until, attempt).await?;
             let queue = self.tag();
             let token = |receipt: Receipt| LeaseToken { queue, partition, consumer, receipt };
             lapsed.extend(outcome.lapsed.into_iter().map(token));

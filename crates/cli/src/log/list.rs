@@ -46,7 +46,8 @@ pub(super) async fn run(arguments: LogListArguments) -> Result<CommandEnding, Co
 async fn read(client: &Client, name: &str) -> Result<Option<LogOutput>, CommandError> {
     let log = match LogClient::open(client, name).await {
         Ok(log) => log,
-        Err(OpenError::Log(LogError::NoSuchLog)) => return Ok(None),
+        // The list has what the command may read.
+        Err(OpenError::Log(LogError::NoSuchLog | LogError::Refused(_))) => return Ok(None),
         Err(OpenError::Log(error)) => return Err(failed_to_read(&error)),
         Err(OpenError::Client(error)) => return Err(error.into()),
     };

@@ -46,7 +46,8 @@ pub(super) async fn run(arguments: QueueListArguments) -> Result<CommandEnding, 
 async fn read(client: &Client, name: &str) -> Result<Option<QueueOutput>, CommandError> {
     let queue = match QueueClient::open(client, name).await {
         Ok(queue) => queue,
-        Err(OpenError::Queue(QueueError::NoSuchQueue)) => return Ok(None),
+        // The list has what the command may read.
+        Err(OpenError::Queue(QueueError::NoSuchQueue | QueueError::Refused(_))) => return Ok(None),
         Err(OpenError::Queue(error)) => return Err(failed_to_read(&error)),
         Err(OpenError::Client(error)) => return Err(error.into()),
     };

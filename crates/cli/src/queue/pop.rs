@@ -62,15 +62,20 @@ pub(super) async fn run(arguments: QueuePopArguments) -> Result<CommandEnding, C
     if popped.is_empty() {
         return QueueRefusal::new("no_message", "there is no message to pop").print(place.json, &name);
     }
-    output::note_done(output::WRITE);
-    print_messages(&place, &popped, ack)?;
     if !ack {
+        output::note_done(output::WRITE);
+        print_messages(&place, &popped, ack)?;
         return Ok(CommandEnding::Done);
     }
+    // What cannot be printed is not acknowledged, and is popped again.
+    print_messages(&place, &popped, ack)?;
     let leases: Vec<LeaseToken> = popped.iter().map(|one| one.lease).collect();
     let until = place.until(consumer.queue());
     match consumer.queue().settle(&leases, SettleAction::Acknowledge, until).await {
-        Ok((lapsed, _)) if lapsed.is_empty() => Ok(CommandEnding::Done),
+        Ok((lapsed, _)) if lapsed.is_empty() => {
+            output::note_done(output::WRITE);
+            Ok(CommandEnding::Done)
+        }
         Ok((lapsed, _)) => {
             let text = format!(
                 "{} of {} lapsed before the acknowledgement: other consumers may have the messages",

@@ -71,7 +71,7 @@ impl std::fmt::Display for QueueError {
             ),
             Self::OtherQueue => formatter.write_str("the receipt is of another queue"),
             Self::LeaseLapsed => {
-                formatter.write_str("the lease of the message has lapsed: another consumer may have it")
+                formatter.write_str("the lease of the message has lapsed, or was settled before: another consumer may have the message")
             }
             Self::Busy => formatter.write_str("other writers changed the same records in each attempt"),
             Self::Corrupt(key) => write!(formatter, "the record of {key:02x?} is corrupt"),
