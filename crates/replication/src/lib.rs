@@ -431,18 +431,25 @@ impl Replica {
     }
 
     /// The state of its log for the report about a group that recovers. Of a follower only what is durable counts: a group that
-    /// goes on with its log relies on it alone from then on, and other members may have had the entries durably for long.
-    ///
-    /// # Errors
-    /// Errors of the disk.
-    pub fn reported_log_end<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<LogEnd> {
+    /// goes on with its log relies on it alone from then on, and other members may have had the entries durably for long. A disk
+    /// that does not show what is durable leaves the log incomplete: the group does not wait for it.
+    pub fn reported_log_end<D: Disk>(&self, engine: &mut Engine<D>) -> LogEnd {
         let end = self.log_end();
+        match self.durable_part(engine) {
+            Ok(None) => end,
+            Ok(Some(last)) => LogEnd { last, ..end },
+            Err(_) => LogEnd { last: EntryName::default(), is_intact: false, is_complete: false },
+        }
+    }
+
+    /// The end of the durable part of a log of which only this part is reported.
+    fn durable_part<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<Option<EntryName>> {
         if !self.is_report_volatile(engine)? || is_planted(Bug::VolatileLogReported) {
-            return Ok(end);
+            return Ok(None);
         }
         let index = engine.durable_index(self.partition.handle())?;
-        let epoch = engine.epoch_at(self.partition.handle(), index)?.unwrap_or(0);
-        Ok(LogEnd { last: EntryName { epoch, index: LogIndex(index) }, ..end })
+        let epoch = engine.epoch_at(self.partition.handle(), index)?;
+        Ok(Some(epoch.map(|epoch| EntryName { epoch, index: LogIndex(index) }).unwrap_or_default()))
     }
 
     /// Whether the replica is searching for or repairing corruption in its log.

@@ -3,8 +3,8 @@
 //! Every partition is a replica of its group. A partition with a single copy is a replica without other members
 //! ([`Replica::is_lone`]): it uses neither leases nor the timestamp bound.
 
+use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{EngineError, EngineResult};
 use zerohop_placement::map::LOCAL_KEYSPACE;
 use zerohop_placement::{ClusterMap, Group, GroupState, Keyspace, KeyspaceConfig, NodeState};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, MapEpoch, PartitionId, Timestamp};
@@ -205,23 +205,21 @@ impl<D: Disk> Instance<D> {
 
     /// The log index reports to the control group about groups that recover. Those of partitions that are lone or elsewhere are
     /// missing. A follower's log is synced first; beyond [`REPORT_SYNCS_MAX`], and on a disk that fails, what is durable is reported.
-    ///
-    /// # Errors
-    /// Errors of the disk other than those of a sync.
-    pub fn log_ends(&mut self, requested: &[PartitionKey]) -> EngineResult<Vec<(PartitionKey, LogEnd)>> {
+    pub fn log_ends(&mut self, requested: &[PartitionKey]) -> Vec<(PartitionKey, LogEnd)> {
         let (mut ends, mut syncs) = (Vec::with_capacity(requested.len()), 0);
         for &key in requested {
             let Some(replica) = self.partitions.by.get(key).filter(|replica| !replica.is_lone()) else {
                 continue;
             };
-            if syncs < REPORT_SYNCS_MAX && replica.is_report_volatile(&mut self.engine)? {
+            // A log of which the disk does not show the durable part is reported as incomplete.
+            if syncs < REPORT_SYNCS_MAX && replica.is_report_volatile(&mut self.engine).unwrap_or(false) {
                 syncs += 1;
                 // What is not durable is not reported, so the group goes on without it.
                 drop(self.engine.sync_partition(replica.handle()));
             }
-            ends.push((key, replica.reported_log_end(&mut self.engine)?));
+            ends.push((key, replica.reported_log_end(&mut self.engine)));
         }
-        Ok(ends)
+        ends
     }
 
     /// Whether any partition is shared with other instances, so that leases are in use.

@@ -147,16 +147,10 @@ impl<D: Disk> InstanceService<D> {
         }
     }
 
-    /// The ends of the requested logs; zero for a log that is not the complete state. Without an answer, the request is repeated.
+    /// The ends of the requested logs; zero for a log that is not the complete state.
     fn log_ends(&mut self, requested: &[LogEndQuery]) -> Vec<LogReport> {
         let keys: Vec<_> = requested.iter().map(|one| (one.keyspace, one.partition)).collect();
-        let ends: BTreeMap<_, _> = match self.instance.log_ends(&keys) {
-            Ok(ends) => ends.into_iter().collect(),
-            Err(error) => {
-                tracing::warn!(%error, "the ends of logs are not reported: the disk refuses to show them");
-                return Vec::new();
-            }
-        };
+        let ends: BTreeMap<_, _> = self.instance.log_ends(&keys).into_iter().collect();
         let of = |one: &LogEndQuery| {
             let found = ends.get(&(one.keyspace, one.partition))?;
             let last = if found.is_complete { found.last } else { EntryName::default() };
