@@ -497,3 +497,22 @@ async fn transaction_appends_to_two_logs_and_commits_offsets_or_does_nothing() {
     assert!(error.is_conflict(), "{error}");
     assert_eq!(done(&cluster, &["read", "output"], b""), "3\nx\ny\nfirst\n");
 }
+
+#[tokio::test]
+async fn producer_removes_what_the_retention_does_not_keep() {
+    let folder = folder();
+    let cluster = start(folder.path());
+    done(&cluster, &["create", "events", "--retention-bytes", "1"], b"");
+    let client = Client::connect(cluster.endpoint()).await.unwrap();
+    let events = LogClient::open(&client, "events").await.unwrap();
+    let mut producer = LogProducer::new(events.clone());
+    // The first trim is at a random moment of half a minute.
+    let gives_up = events.now() + 300_000;
+    while events.bounds(0).await.unwrap().first == 0 {
+        assert!(events.now() < gives_up, "nothing is trimmed: {:?}", events.bounds(0).await);
+        let record =
+            LogRecord { time: events.now(), key: None, value: Some(vec![1; 100]), headers: Vec::new() };
+        producer.append(0, &[record], gives_up).await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+}
