@@ -92,11 +92,6 @@ impl QueueId {
         QueueId { points: PartitionPoints { first: 0, ..points }, partition: PartitionId(0), ..self }
     }
 
-    /// The queue's partition, as it was numbered then.
-    pub(super) fn to(self) -> PartitionPlace {
-        PartitionPlace { keyspace: self.keyspace, partition: self.partition }
-    }
-
     /// Whether this queue's partition contained the whole partition of another queue.
     fn covers(self, other: QueueId) -> bool {
         (self.connection, self.keyspace) == (other.connection, other.keyspace)
@@ -113,10 +108,20 @@ pub(super) enum UnitTarget {
     Wire(ConnectionId),
 }
 
+/// An encoded unit, and the partition that the map named for it.
+#[derive(Debug)]
+pub(super) struct RoutedUnit {
+    pub(super) partition: PartitionId,
+    pub(super) unit: Vec<u8>,
+    pub(super) may_write: bool,
+}
+
 /// A unit of a client.
 #[derive(Debug)]
 pub(super) struct QueuedUnit {
     pub(super) queue: QueueId,
+    /// Its partition when it was queued. That of the queue may be an older and wider one.
+    partition: PartitionId,
     pub(super) ticket: Ticket,
     pub(super) unit: Vec<u8>,
     pub(super) may_write: bool,
@@ -128,13 +133,18 @@ pub(super) struct QueuedUnit {
 
 impl QueuedUnit {
     /// A unit that was not sent yet.
-    fn new(
-        queue: QueueId,
-        ticket: Ticket,
-        (unit, may_write): (Vec<u8>, bool),
-        deadline_ms: u64,
-    ) -> QueuedUnit {
-        QueuedUnit { queue, ticket, unit, may_write, deadline_ms, is_sent: false, is_waiting: false }
+    fn new(queue: QueueId, ticket: Ticket, routed: RoutedUnit, deadline_ms: u64) -> QueuedUnit {
+        let RoutedUnit { partition, unit, may_write } = routed;
+        QueuedUnit {
+            queue,
+            partition,
+            ticket,
+            unit,
+            may_write,
+            deadline_ms,
+            is_sent: false,
+            is_waiting: false,
+        }
     }
 }
 
@@ -218,17 +228,17 @@ impl ClientQueues {
         &mut self,
         queue_id: QueueId,
         ticket: Ticket,
-        (unit, may_write): (Vec<u8>, bool),
+        routed: RoutedUnit,
         now_ms: u64,
     ) -> bool {
-        if self.is_full_for(&unit) {
+        if self.is_full_for(&routed.unit) {
             return false;
         }
         self.next_number += 1;
         let (number, deadline_ms) = (self.next_number, now_ms.saturating_add(self.time_out_ms));
-        self.bytes += unit.len();
+        self.bytes += routed.unit.len();
         self.deadlines.insert((deadline_ms, number));
-        self.units.insert(number, QueuedUnit::new(queue_id, ticket, (unit, may_write), deadline_ms));
+        self.units.insert(number, QueuedUnit::new(queue_id, ticket, routed, deadline_ms));
         let queue = self.by.entry(queue_id).or_default();
         queue.order.push_back(number);
         if queue.due_ms.is_none() {
@@ -324,14 +334,14 @@ impl ClientQueues {
         &mut self,
         queue_id: QueueId,
         ticket: Ticket,
-        (unit, may_write): (Vec<u8>, bool),
+        routed: RoutedUnit,
         now_ms: u64,
     ) -> bool {
-        if self.is_full_for(&unit) {
+        if self.is_full_for(&routed.unit) {
             return false;
         }
         let deadline_ms = now_ms.saturating_add(self.time_out_ms);
-        self.put_back(QueuedUnit::new(queue_id, ticket, (unit, may_write), deadline_ms), now_ms);
+        self.put_back(QueuedUnit::new(queue_id, ticket, routed, deadline_ms), now_ms);
         true
     }
 
@@ -414,6 +424,13 @@ impl ClientQueues {
 
     pub(super) fn unit_of(&self, number: u64) -> Option<&[u8]> {
         self.units.get(&number).map(|queued| &queued.unit[..])
+    }
+
+    /// The partition of a unit, as it was numbered when the unit was queued.
+    pub(super) fn place_of(&self, number: u64) -> Option<PartitionPlace> {
+        let QueuedUnit { queue, partition, .. } = self.units.get(&number)?;
+        let own = if is_planted(Bug::PageRoutedByQueue) { queue.partition } else { *partition };
+        Some(PartitionPlace { keyspace: queue.keyspace, partition: own })
     }
 
     /// Where a unit was sent.

@@ -26,11 +26,13 @@ pub enum Bug {
     EndsUnanswered,
     /// A page of `KEYS`, `DBSIZE` or `SCAN` for a partition that has moved away counts as empty.
     MovedPageEmpty,
+    /// A page of `KEYS`, `DBSIZE` or `SCAN` goes to the partition of its queue, which may be another one after a split.
+    PageRoutedByQueue,
 }
 
 impl Bug {
     /// All mutants.
-    pub const ALL: [Bug; 11] = [
+    pub const ALL: [Bug; 12] = [
         Bug::LostWritesSentAgain,
         Bug::UnknownReportedAsFailed,
         Bug::OutcomesByOrder,
@@ -42,6 +44,7 @@ impl Bug {
         Bug::WatchIgnored,
         Bug::EndsUnanswered,
         Bug::MovedPageEmpty,
+        Bug::PageRoutedByQueue,
     ];
 }
 

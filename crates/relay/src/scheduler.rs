@@ -13,7 +13,7 @@ use zerohop_wire::messages::{Member, Query, RecordRead, UnitVerdict, Wait, WaitU
 use zerohop_wire::{Envelope, Failure, Message};
 
 use super::client_queues::{
-    ClientQueues, FailedUnit, PartitionPoints, QueueId, QueuedUnit, UnitFailure, UnitTarget,
+    ClientQueues, FailedUnit, PartitionPoints, QueueId, QueuedUnit, RoutedUnit, UnitFailure, UnitTarget,
 };
 use super::execution::{Execution, RecordWait};
 use super::limits::{
@@ -264,7 +264,8 @@ impl UnitScheduler {
         for ((to, unit), number) in ends.into_iter().zip(0..) {
             let queue_id = QueueId::of(connection, to, points_of(map, to));
             // Without room the snapshot ends by its lease.
-            self.client_queues.push(queue_id, Ticket { number, part: 1 }, (unit, false), now_ms);
+            let routed = RoutedUnit { partition: to.partition, unit, may_write: false };
+            self.client_queues.push(queue_id, Ticket { number, part: 1 }, routed, now_ms);
         }
     }
 
@@ -285,7 +286,8 @@ impl UnitScheduler {
                 let Some(to) = route(map, to, &unit) else { return self.fail(requester, &unavailable()) };
                 let queue_id = QueueId::of(connection, to, points_of(map, to));
                 let queue_id = self.client_queues.queue_of(queue_id);
-                if !self.client_queues.push_first(queue_id, ticket, (unit, may_write), at.now().elapsed_ms) {
+                let routed = RoutedUnit { partition: to.partition, unit, may_write };
+                if !self.client_queues.push_first(queue_id, ticket, routed, at.now().elapsed_ms) {
                     self.fail(requester, failure);
                 }
             }
@@ -430,9 +432,10 @@ impl UnitScheduler {
             self.fail(requester, &Failure::UnknownKeyspace { keyspace: queue_id.keyspace });
             return Some(now_ms);
         };
+        let to = self.client_queues.place_of(number)?;
         let to = match self.client_queues.unit_of(number) {
-            Some(unit) if !queue_id.is_unchanged(found) => route(map, queue_id.to(), unit),
-            _ => Some(queue_id.to()),
+            Some(unit) if !queue_id.is_unchanged(found) => route(map, to, unit),
+            _ => Some(to),
         };
         let is_split = |to: &PartitionPlace| !found.division().descendants(to.partition).is_empty();
         let to = to.filter(|to| !is_split(to));

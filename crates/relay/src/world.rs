@@ -10,7 +10,7 @@ use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::{Failure, Permission};
 
-use super::client_queues::{PartitionPoints, QueueId};
+use super::client_queues::{PartitionPoints, QueueId, RoutedUnit};
 use super::cluster_slots::{has_slots, layout, partition_of_slot, split};
 use super::limits::BUSY_RETRY_MS;
 use super::planted::{Bug, is_planted};
@@ -103,11 +103,13 @@ impl<C: RelayContext> ConnectionWorld for ClientWorld<'_, C> {
             Failure::Unavailable { retry_after_ms: BUSY_RETRY_MS }
         };
         if may_come_again(&refused) {
-            let (kept, now_ms) = ((encoded(unit), unit.may_write()), at.now().elapsed_ms);
+            let routed =
+                RoutedUnit { partition: to.partition, unit: encoded(unit), may_write: unit.may_write() };
+            let now_ms = at.now().elapsed_ms;
             let is_queued = if is_here {
-                scheduler.client_queues.push_first(queue_id, ticket, kept, now_ms)
+                scheduler.client_queues.push_first(queue_id, ticket, routed, now_ms)
             } else {
-                scheduler.client_queues.push(queue_id, ticket, kept, now_ms)
+                scheduler.client_queues.push(queue_id, ticket, routed, now_ms)
             };
             if is_queued {
                 return UnitResult::Later;

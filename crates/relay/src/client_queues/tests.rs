@@ -26,11 +26,16 @@ fn queue_of_hashes(bits: u32, partition: u32) -> QueueId {
     QueueId::of(CLIENT, to, PartitionPoints::new(&(first..=first | u64::MAX >> bits)))
 }
 
+/// A unit for a partition that no rule of queues looks at.
+fn routed(unit: Vec<u8>, may_write: bool) -> RoutedUnit {
+    RoutedUnit { partition: PartitionId(0), unit, may_write }
+}
+
 /// Queues so many units of one queue; the named ones write.
 fn queued_units(units: u64, writes: &[u64]) -> ClientQueues {
     let mut queues = ClientQueues::new(TIME_OUT);
     for number in 1..=units {
-        let unit = (vec![number as u8], writes.contains(&number));
+        let unit = routed(vec![number as u8], writes.contains(&number));
         assert!(queues.push(queue_key(0), Ticket { number, part: 0 }, unit, 0));
     }
     queues
@@ -75,7 +80,7 @@ fn sending_resumes_from_returned_unit() {
     let sent = send(&mut queues, FAR, 0);
     queues.take_unit(sent[0].1, 5);
     queues.not_run(sent[1].1, 5);
-    assert!(queues.push(queue_key(0), Ticket { number: 4, part: 0 }, (vec![4], true), 5));
+    assert!(queues.push(queue_key(0), Ticket { number: 4, part: 0 }, routed(vec![4], true), 5));
     assert_eq!(send(&mut queues, NEAR, 5 + RETRY_MS), []);
     queues.not_run(sent[2].1, 6);
     let again = send(&mut queues, NEAR, 6 + RETRY_MS);
@@ -89,7 +94,7 @@ fn sending_resumes_from_returned_unit() {
 fn units_for_new_target_wait_for_the_old_one() {
     let mut queues = queued_units(1, &[1]);
     let sent = send(&mut queues, FAR, 0);
-    assert!(queues.push(queue_key(0), Ticket { number: 2, part: 0 }, (vec![2], true), 1));
+    assert!(queues.push(queue_key(0), Ticket { number: 2, part: 0 }, routed(vec![2], true), 1));
     assert_eq!(send(&mut queues, NEAR, 1), []);
     assert!(queues.next(queue_key(0), None).is_none());
     queues.take_unit(sent[0].1, 2);
@@ -165,7 +170,7 @@ fn down_target_reports_no_more_outcomes() {
 #[test]
 fn overdue_units_end_with_their_known_outcome() {
     let mut queues = queued_units(2, &[1, 2]);
-    let unsent = (vec![9], true);
+    let unsent = routed(vec![9], true);
     assert!(queues.push(queue_key(7), Ticket { number: 9, part: 0 }, unsent, 0));
     let first = queues.next(queue_key(0), Some(FAR)).and_then(|_| queues.send(queue_key(0), FAR)).unwrap();
     queues.waits(first.0, vec![1], 60_000);
@@ -198,7 +203,7 @@ fn attempts_do_not_make_the_wait_longer() {
 fn removed_client_leaves_no_state() {
     let mut queues = queued_units(3, &[1]);
     let other = QueueId { connection: ConnectionId { slot: 4, generation: 1 }, ..queue_key(0) };
-    assert!(queues.push(other, Ticket { number: 1, part: 0 }, (vec![1], false), 0));
+    assert!(queues.push(other, Ticket { number: 1, part: 0 }, routed(vec![1], false), 0));
     send(&mut queues, FAR, 0);
     queues.closed(CLIENT);
     assert!(queues.is_free(queue_key(0)) && !queues.is_free(other));
@@ -208,7 +213,7 @@ fn removed_client_leaves_no_state() {
 #[test]
 fn queued_units_are_bounded() {
     let mut queues = ClientQueues::new(TIME_OUT);
-    let unit = || (vec![0; RELAYED_BYTES_MAX / 2 + 1], false);
+    let unit = || routed(vec![0; RELAYED_BYTES_MAX / 2 + 1], false);
     let ticket = Ticket { number: 1, part: 0 };
     assert!(queues.push(queue_key(0), ticket, unit(), 0));
     assert!(
@@ -222,17 +227,49 @@ fn after_split_units_follow_those_of_the_parent() {
     let half = |partition| queue_of_hashes(5, partition);
     let mut queues = ClientQueues::new(TIME_OUT);
     assert_eq!(queues.queue_of(half(10)), half(10));
-    assert!(queues.push(before, Ticket { number: 1, part: 0 }, (vec![1], true), 0));
+    assert!(queues.push(before, Ticket { number: 1, part: 0 }, routed(vec![1], true), 0));
     assert_eq!([10, 11].map(|n| queues.queue_of(half(n))), [before; 2]);
     assert_eq!([9, 12].map(|n| queues.queue_of(half(n))), [9, 12].map(half));
     let of_other = QueueId { connection: ConnectionId { slot: 4, generation: 1 }, ..half(10) };
     assert_eq!(queues.queue_of(of_other), of_other);
-    assert!(queues.push(before, Ticket { number: 2, part: 0 }, (vec![2], true), 0));
+    assert!(queues.push(before, Ticket { number: 2, part: 0 }, routed(vec![2], true), 0));
     for unit in [1, 2] {
         let number = queues.first(before).unwrap();
         assert_eq!(queues.take_unit(number, 0).unwrap().unit, [unit]);
     }
     assert_eq!(queues.queue_of(half(10)), half(10));
+}
+
+/// The partitions of pages that wait in one queue: that of a partition which the map did not have yet covers all others.
+fn partitions_of_pages_in_wider_queue() -> Vec<PartitionId> {
+    let place = |partition| PartitionPlace { keyspace: KeyspaceId(1), partition: PartitionId(partition) };
+    let wider = QueueId::of(CLIENT, place(30), PartitionPoints::default());
+    let mut queues = ClientQueues::new(TIME_OUT);
+    for (part, partition) in [(0, 30), (1, 9)] {
+        let page = RoutedUnit { partition: PartitionId(partition), unit: vec![1], may_write: false };
+        assert!(queues.push(wider, Ticket { number: 1, part }, page, 0));
+        assert_eq!(queues.queue_of(queue_key(9)), wider);
+    }
+    let mut partitions = Vec::new();
+    while let Some(number) = queues.first(wider) {
+        partitions.extend(queues.place_of(number).map(|place| place.partition));
+        queues.take_unit(number, 0);
+    }
+    partitions
+}
+
+#[test]
+fn page_in_queue_of_wider_partition_keeps_its_partition() {
+    assert_eq!(partitions_of_pages_in_wider_queue(), [PartitionId(30), PartitionId(9)]);
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn page_that_is_routed_by_its_queue_is_found() {
+    crate::planted::plant(Some(Bug::PageRoutedByQueue));
+    let partitions = partitions_of_pages_in_wider_queue();
+    crate::planted::plant(None);
+    assert_eq!(partitions, [PartitionId(30); 2]);
 }
 
 #[test]
@@ -267,7 +304,7 @@ fn earlier_waiting_unit_ends_at_later_write_across_split() {
     for (waits, written) in [(4, 5), (5, 4)] {
         let of = |bits: u32| queue_of_hashes(bits, if bits == 5 { 10 } else { 5 });
         let mut queues = ClientQueues::new(TIME_OUT);
-        assert!(queues.push_first(of(waits), Ticket { number: 1, part: 0 }, (vec![1], false), 0));
+        assert!(queues.push_first(of(waits), Ticket { number: 1, part: 0 }, routed(vec![1], false), 0));
         let mut over = Vec::new();
         queues.written(queue_of_hashes(written, 3), Ticket { number: 2, part: 0 }, 1, &mut over);
         assert_eq!(tickets(&over), []);
