@@ -40,6 +40,8 @@ pub enum Bug {
     HandoverToSilentManager,
     /// Entries are written without the commit index: a restarted manager campaigns with the votes of older members.
     CommitIndexNotWritten,
+    /// A report that a primary is ready counts after the groups have changed.
+    OlderReportCounts,
 }
 
 impl Bug {

@@ -1,8 +1,10 @@
 //! What a step of a partition may ask about the cluster map.
 
-use zerohop_placement::{ClusterMap, Durability as KeyspaceDurability};
+use zerohop_placement::{ClusterMap, Durability as KeyspaceDurability, PendingSplit};
 use zerohop_transaction::{Durability, TransactionPart};
 use zerohop_wire::ids::KeyspaceId;
+
+use crate::hash_range::HashRange;
 
 /// A view of the map that an instance knows. It reads, and changes nothing.
 #[derive(Clone, Copy, Debug)]
@@ -48,5 +50,16 @@ impl<'m> MapView<'m> {
     #[must_use]
     pub fn is_dropping(self, keyspace: KeyspaceId) -> bool {
         self.0.is_some_and(|map| map.keyspace(keyspace).is_some_and(|found| found.is_dropping()))
+    }
+
+    /// Whether the map has a pending split of the partition with this range.
+    #[must_use]
+    pub fn awaits_split(self, range: &HashRange) -> bool {
+        let found = self.0.and_then(|map| map.keyspace(range.keyspace_range().keyspace));
+        match found.and_then(|found| found.pending_split()) {
+            None => false,
+            Some(PendingSplit::Keyspace) => true,
+            Some(PendingSplit::Region { region, .. }) => range.region() == Some(*region),
+        }
     }
 }

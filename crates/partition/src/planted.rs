@@ -86,6 +86,8 @@ pub enum Bug {
     UnknownSnapshotsKept,
     /// A keyspace is dropped although transactions in it are in progress.
     KeyspaceNotDrained,
+    /// A partition is split although units over several keys are not committed.
+    SplitNotPrepared,
     /// A chunk accepts a write of a generation before a truncation that it knows.
     OldGenerationAccepted,
     /// A number in a chunk is transformed twice.

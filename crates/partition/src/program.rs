@@ -22,6 +22,11 @@ pub trait Program {
         true
     }
 
+    /// Whether it may change more than one record. Such a program waits while a split of its partition is pending.
+    fn may_write_several(&self) -> bool {
+        self.may_write()
+    }
+
     /// Asked once [`Program::run`] has answered `Ok(false)`: the snapshot from which it is to be answered instead. It is opened at the
     /// moment at which the program has run, in the same step.
     fn opens(&self) -> Option<SnapshotOpening> {

@@ -28,6 +28,10 @@ pub(crate) const TOKEN_BYTES_FIXED: usize = 1 + 8 + 1 + 1;
 pub(crate) const GRANT_BYTES: usize = 4 + 1;
 /// Kind, keyspace.
 pub(crate) const BEGIN_DROP_KEYSPACE_BYTES: usize = 1 + 4;
+/// Kind, keyspace.
+pub(crate) const BEGIN_SPLIT_KEYSPACE_BYTES: usize = 1 + 4;
+/// Kind, keyspace, region, share, and the length of the separator.
+pub(crate) const BEGIN_SPLIT_REGION_BYTES_FIXED: usize = 1 + 4 + 4 + 1 + 1;
 /// The time of expiry, and whether the token has expired.
 pub(crate) const EXPIRY_BYTES: usize = 8 + 1;
 /// First, count, step, turn, splits.

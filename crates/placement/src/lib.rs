@@ -30,8 +30,8 @@ pub use hash::HashKind;
 pub use keyspace::{ConfigError, Durability, KeyOrder, KeyspaceConfig, KeyspaceName};
 pub use map::{
     Address, ClusterMap, Grant, Group, GroupState, Groups, InstanceRef, Keyspace, MapChange, MapDelta,
-    MapDifference, MapError, MapHistory, Node, NodeRef, NodeState, Permissions, ReplicaGroup, Ring, Route,
-    RouteError, TokenEntry, TokenExpiry,
+    MapDifference, MapError, MapHistory, Node, NodeRef, NodeState, PendingSplit, Permissions, ReplicaGroup,
+    Ring, Route, RouteError, TokenEntry, TokenExpiry,
 };
 pub use partitions::{PartitionCount, partition_of};
 pub use reachability::{GroupService, Reachability};

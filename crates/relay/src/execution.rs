@@ -43,6 +43,10 @@ impl Program for Execution<'_> {
         self.unit.may_write()
     }
 
+    fn may_write_several(&self) -> bool {
+        self.unit.may_write() && self.unit.keys().len() > 1
+    }
+
     fn opens(&self) -> Option<SnapshotOpening> {
         self.paged.map(|_| SnapshotOpening {
             id: self.snapshot,

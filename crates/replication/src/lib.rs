@@ -364,6 +364,16 @@ impl Replica {
             && self.partition.is_drained()
     }
 
+    /// The log index up to which everything must be committed before a pending split ([`Partition::split_barrier`]). `None`: it is
+    /// not known yet, or another member knows it.
+    pub fn split_barrier(&self) -> Option<u64> {
+        let is_started = self.is_lone()
+            || self.lead.epoch_marker != role_change::NO_EPOCH_MARKER
+                && self.lead.epoch_marker <= self.partition.applied();
+        let is_serving = self.role == Role::Primary && is_started && self.health.broken.is_none();
+        if is_serving { self.partition.split_barrier() } else { None }
+    }
+
     /// The log index up to which committed entries are applied.
     #[must_use]
     pub fn applied(&self) -> u64 {

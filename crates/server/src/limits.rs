@@ -79,6 +79,12 @@ pub const DROP_WAIT: Duration = Duration::from_secs(2);
 /// Interval of the checks for that.
 pub const DROP_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
+/// How long a control request waits until a keyspace or a region is split. The control group gives the split up before that.
+pub const SPLIT_WAIT: Duration = Duration::from_secs(8);
+
+/// Interval of the checks for that.
+pub const SPLIT_CHECK_INTERVAL: Duration = Duration::from_millis(5);
+
 /// Interval at which a standalone node checks whether a keyspace can be dropped for which no client waits.
 pub const DROP_AGAIN: Duration = Duration::from_secs(1);
 
@@ -213,5 +219,5 @@ impl Default for ConnectionLimits {
 }
 
 // A client's control request has ten seconds; the client should learn its result.
-const _: () = assert!(MAP_WAIT.as_secs() < 10 && DROP_WAIT.as_secs() < 10);
+const _: () = assert!(MAP_WAIT.as_secs() < 10 && DROP_WAIT.as_secs() < 10 && SPLIT_WAIT.as_secs() < 10);
 const _: () = assert!(MANAGER_BODY_BYTES_MAX * 8 <= RECEIVING_BYTES_MAX);

@@ -25,7 +25,7 @@ impl<D: Disk> Instance<D> {
         }
         self.step_splits(effects);
         self.follow_again(effects);
-        self.report_drained(effects);
+        self.report_readiness(effects);
         self.split_large_regions(effects);
         if is_touched {
             self.maintenance.busy_until_ms = self.clock.elapsed_ms() + MAINTENANCE_BUSY_MS;
@@ -48,7 +48,7 @@ impl<D: Disk> Instance<D> {
         }
         let again_ms =
             self.splits.next_tick_ms(elapsed_ms).min(self.failed_map_changes.next_tick_ms(elapsed_ms));
-        let again_ms = again_ms.min(self.draining.next_tick_ms(elapsed_ms));
+        let again_ms = again_ms.min(self.readiness.next_tick_ms(elapsed_ms));
         maintenance_ms.min(self.partitions.next_tick_ms()).min(again_ms)
     }
 

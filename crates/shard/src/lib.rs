@@ -18,7 +18,6 @@ mod clock;
 mod connections;
 mod effects_adapter;
 mod engine_name;
-mod keyspace_drop;
 mod limits;
 mod local;
 mod mapping;
@@ -27,6 +26,7 @@ mod open;
 mod open_error;
 mod partitions;
 mod read_locks;
+mod readiness;
 mod region_sizes;
 mod requests;
 mod splits;
@@ -150,8 +150,9 @@ pub enum InstanceEffect<'e> {
         /// The invariant.
         broken: BrokenInvariant,
     },
-    /// Reports to the control group that no transaction is in progress in a keyspace that is being dropped. The report covers all
-    /// partitions whose primary this instance is by the map of this epoch. It is repeated until the keyspace is gone.
+    /// Reports to the control group that no transaction is in progress in a keyspace that is being dropped, or that the partitions
+    /// which are to be split have committed all units over several keys. The report covers all such partitions whose primary this
+    /// instance is by the map of this epoch. It is repeated until the keyspace is gone or split.
     Drained {
         /// The keyspace.
         keyspace: KeyspaceId,
@@ -175,7 +176,7 @@ pub struct Instance<D: Disk> {
     partitions: PartitionTable,
     splits: Splits,
     failed_map_changes: mapping::MapBacklog,
-    draining: keyspace_drop::DroppingKeyspaces,
+    readiness: readiness::Readiness,
     history: MapHistory,
     /// The newest keyspace of any map that it has known. A keyspace with a higher id is still to come. A keyspace with a lower id
     /// that the map does not have is gone.

@@ -90,7 +90,7 @@ impl<D: Disk> Instance<D> {
             keyspaces.sort_unstable();
             keyspaces.dedup();
         }
-        self.draining.follow(self.history.map(), &keyspaces);
+        self.readiness.follow(self.history.map(), &keyspaces);
         for keyspace in keyspaces {
             // A failure in one keyspace must not keep the others from their change.
             let followed = self.follow(keyspace, effects);
@@ -292,9 +292,11 @@ fn touched(delta: &MapDelta) -> Vec<KeyspaceId> {
         | MapChange::AlterKeyspace { id, .. }
         | MapChange::DropKeyspace(id)
         | MapChange::BeginDropKeyspace(id)
+        | MapChange::CancelSplit(id)
         | MapChange::SplitKeyspace(id) => Some(*id),
         MapChange::SetGroup { keyspace, .. }
         | MapChange::HasSplit { keyspace, .. }
+        | MapChange::BeginSplit { keyspace, .. }
         | MapChange::SplitRegion { keyspace, .. }
         | MapChange::HasRegions { keyspace, .. } => Some(*keyspace),
         MapChange::PutNode(_)

@@ -8,11 +8,11 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, PartitionId, Timestamp
 use super::clock::{ClockReading, InstanceClock};
 use super::connections::Connections;
 use super::engine_name::named;
-use super::keyspace_drop::DroppingKeyspaces;
 use super::member_options::durability;
 use super::open_error::InstanceOpenError;
 use super::partitions::{PartitionTable, is_shared};
 use super::read_locks::ReadLocks;
+use super::readiness::Readiness;
 use super::splits::{Splits, drop_stored, split_stored};
 use super::stats::RequestCounters;
 use super::{Identity, Instance, Maintenance};
@@ -65,7 +65,7 @@ impl<D: Disk> Instance<D> {
             partitions: PartitionTable::new(identity, now, Timestamp::ZERO),
             splits,
             failed_map_changes: Default::default(),
-            draining: DroppingKeyspaces::of(history.map()),
+            readiness: Readiness::of(history.map()),
             newest_keyspace: newest_keyspace(history.map()),
             history,
             connections: Connections::default(),

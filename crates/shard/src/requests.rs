@@ -12,7 +12,7 @@ use zerohop_wire::{BadRequestReason, Envelope, Failure, FrameKind, Message};
 use super::clock::ClockReading;
 use super::effects_adapter::EffectsAdapter;
 use super::{AnswerOrigin, Instance, InstanceEffect, InstanceEffects, effects_adapter};
-use zerohop_partition::limits::{SESSION_IDLE_MS, UNAVAILABLE_RETRY_MS};
+use zerohop_partition::limits::{BUSY_RETRY_MS, SESSION_IDLE_MS, UNAVAILABLE_RETRY_MS};
 use zerohop_partition::{Program, ProgramResult};
 use zerohop_partition::{RecordRequest, Token};
 
@@ -69,7 +69,7 @@ impl<D: Disk> Instance<D> {
             return self.refuse_nameless(to, envelope, effects);
         }
         // A transaction that started before the drop still gets its outcome. A new one is refused as misplaced.
-        let is_refused = self.draining.has(keyspace) && kind != FrameKind::Transact;
+        let is_refused = self.readiness.is_dropping(keyspace) && kind != FrameKind::Transact;
         let request = RecordRequest { token: to, envelope: *envelope, message };
         let handled = match is_refused {
             true => None,
@@ -141,7 +141,12 @@ impl<D: Disk> Instance<D> {
     ) -> Result<ProgramResult, Failure<'static>> {
         self.clock.advance(now);
         self.counters.atomic_batches += 1;
-        let is_refused = self.draining.has(keyspace);
+        let is_refused = self.readiness.is_dropping(keyspace);
+        if self.readiness.awaits_split(keyspace, partition) && program.may_write_several() {
+            let failure = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
+            self.counters.failed(failure.code());
+            return Err(failure);
+        }
         let ran = match is_refused {
             true => None,
             false => self.run_here((keyspace, partition), to, (program, reply), effects),

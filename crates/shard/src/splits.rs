@@ -164,9 +164,11 @@ fn is_only_a_split(delta: &MapDelta, keyspace: KeyspaceId) -> bool {
         | MapChange::AlterKeyspace { id, .. }
         | MapChange::DropKeyspace(id)
         | MapChange::BeginDropKeyspace(id)
+        | MapChange::CancelSplit(id)
         | MapChange::SplitKeyspace(id) => *id == keyspace,
         MapChange::SetGroup { keyspace: of, .. }
         | MapChange::HasSplit { keyspace: of, .. }
+        | MapChange::BeginSplit { keyspace: of, .. }
         | MapChange::SplitRegion { keyspace: of, .. }
         | MapChange::HasRegions { keyspace: of, .. } => *of == keyspace,
         MapChange::PutNode(_) | MapChange::RemoveNode(_) => true,

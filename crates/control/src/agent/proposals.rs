@@ -469,7 +469,8 @@ impl Agent {
         let is_of = |node| map.node(node).is_none_or(|node| node.manager() == from.as_str());
         match command {
             ControlCommand::Regroup(Regroup { by: RegroupOrigin::Control, .. })
-            | ControlCommand::ExpireToken { .. } => false,
+            | ControlCommand::ExpireToken { .. }
+            | ControlCommand::CancelSplit(_) => false,
             ControlCommand::Regroup(Regroup { by: RegroupOrigin::Instance(instance, _), .. }) => {
                 map.instance(*instance).is_none_or(|instance| is_of(instance.node))
             }

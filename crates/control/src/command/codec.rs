@@ -113,6 +113,11 @@ impl CommandRequest {
                 let change = MapChange::SplitRegion { keyspace, region, separator, share: *share };
                 proto::CommandProto::SplitRegion(one(change))
             }
+            ControlCommand::BeginSplit { keyspace, split } => {
+                let (keyspace, split) = (*keyspace, split.clone());
+                proto::CommandProto::BeginSplit(one(MapChange::BeginSplit { keyspace, split }))
+            }
+            ControlCommand::CancelSplit(id) => proto::CommandProto::CancelSplit(id.get()),
             ControlCommand::PutToken(token) => {
                 proto::CommandProto::PutToken(one(MapChange::PutToken(token.clone())))
             }
@@ -221,6 +226,11 @@ impl CommandRequest {
                 }
                 _ => return Err(CommandError::new("a split of a region is described by something else")),
             },
+            proto::CommandProto::BeginSplit(bytes) => match read_one(&bytes)? {
+                MapChange::BeginSplit { keyspace, split } => ControlCommand::BeginSplit { keyspace, split },
+                _ => return Err(CommandError::new("a pending split is described by something else")),
+            },
+            proto::CommandProto::CancelSplit(id) => ControlCommand::CancelSplit(KeyspaceId(id)),
             proto::CommandProto::RemoveToken(id) => ControlCommand::RemoveToken(id),
             proto::CommandProto::ExpireToken(proto::ExpireToken { token, at_ms }) => {
                 ControlCommand::ExpireToken { token, at_ms }

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use zerohop_placement::{Address, KeyspaceConfig, NodeState, TokenEntry};
+use zerohop_placement::{Address, KeyspaceConfig, NodeState, PendingSplit, TokenEntry};
 use zerohop_wire::ids::{
     Incarnation, InstanceId, KeyspaceId, LogIndex, MapEpoch, NodeId, PartitionEpoch, PartitionId,
 };
@@ -105,6 +105,15 @@ pub enum ControlCommand {
     BeginDropKeyspace(KeyspaceId),
     /// An instance has no pending work in the partitions of a keyspace being dropped of which it is primary.
     Drained(KeyspaceDrained),
+    /// Splits partitions once their primaries have reported that they are ready ([`ControlCommand::Drained`]).
+    BeginSplit {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The partitions.
+        split: PendingSplit,
+    },
+    /// Gives up the pending split of a keyspace, which has waited for too long. Proposed by the leader, by its clock.
+    CancelSplit(KeyspaceId),
     /// Splits every partition of a keyspace in two by the next bit of the hashes.
     SplitKeyspace(KeyspaceId),
     /// Splits a region of an ordered keyspace in two.

@@ -12,7 +12,7 @@ pub(crate) struct RequestProto {
     pub(crate) after: u64,
     #[prost(
         oneof = "CommandProto",
-        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24"
+        tags = "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 20, 21, 22, 23, 24, 25, 26"
     )]
     pub(crate) command: Option<CommandProto>,
     /// Encoded requests, in an entry of several; all other fields are unset then.
@@ -62,6 +62,11 @@ pub(crate) enum CommandProto {
     /// One `split region`.
     #[prost(bytes, tag = "24")]
     SplitRegion(Vec<u8>),
+    /// One `begin split of keyspace` or `begin split of region`.
+    #[prost(bytes, tag = "25")]
+    BeginSplit(Vec<u8>),
+    #[prost(uint32, tag = "26")]
+    CancelSplit(u32),
 }
 
 #[derive(Clone, Copy, PartialEq, Message)]

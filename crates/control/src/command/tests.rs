@@ -92,6 +92,12 @@ pub(crate) fn commands() -> Vec<ControlCommand> {
             separator: (*b"m").into(),
             share: 128,
         }),
+        ControlCommand::BeginSplit { keyspace, split: PendingSplit::Keyspace },
+        ControlCommand::BeginSplit {
+            keyspace,
+            split: PendingSplit::Region { region: partition, separator: (*b"m").into(), share: 128 },
+        },
+        ControlCommand::CancelSplit(keyspace),
     ]
 }
 

@@ -31,6 +31,8 @@ pub(super) struct LeaderState {
     /// The times since when this manager knows nodes to be down, and groups to admit.
     down_since: BTreeMap<NodeId, Time>,
     admitting_since: BTreeMap<(KeyspaceId, PartitionId), (PartitionEpoch, Time)>,
+    /// The times since when this manager knows splits to be pending.
+    splitting_since: BTreeMap<KeyspaceId, Time>,
     /// Commands of this manager that are not decided yet.
     in_flight: BTreeSet<RequestId>,
     next_number: u64,
@@ -74,6 +76,7 @@ impl LeaderState {
         self.flap_damping = FlapDamping::default();
         self.down_since.clear();
         self.admitting_since.clear();
+        self.splitting_since.clear();
     }
 
     pub(super) fn name(&mut self, origin: u64) -> RequestId {
@@ -124,7 +127,15 @@ impl LeaderState {
             is_stable,
         };
         let planned = plan::plan(state, &seen, settings.plan);
-        let no_time_runs = self.down_since.is_empty() && self.admitting_since.is_empty();
+        let no_time_runs =
+            self.down_since.is_empty() && self.admitting_since.is_empty() && self.splitting_since.is_empty();
+        let is_late = |since: &Time| now.since_us(*since) > settings.split_max_ms * 1000;
+        let late: Vec<ControlCommand> = self
+            .splitting_since
+            .iter()
+            .filter(|(_, since)| is_late(since))
+            .map(|(keyspace, _)| ControlCommand::CancelSplit(*keyspace))
+            .collect();
         let group_count = state.map().keyspaces().map(|(_, found)| found.groups().len() as u64).sum();
         let until = now.after_ms(settings.idle_plan_after_ms(group_count));
         self.idle_plan = (planned.is_empty() && no_time_runs).then_some(IdlePlan {
@@ -132,7 +143,7 @@ impl LeaderState {
             is_stable,
             until,
         });
-        planned.into_iter().map(ControlCommand::Regroup).collect()
+        late.into_iter().chain(planned.into_iter().map(ControlCommand::Regroup)).collect()
     }
 
     /// Commands for the nodes whose state in the map differs from the verdicts and reports.
@@ -192,6 +203,9 @@ impl LeaderState {
             }
         }
         self.admitting_since = admitting;
+        let splitting = map.keyspaces().filter(|(_, found)| found.pending_split().is_some());
+        self.splitting_since =
+            splitting.map(|(id, _)| (id, self.splitting_since.get(&id).copied().unwrap_or(now))).collect();
         self.loads.retain(|(keyspace, _), _| map.keyspace(*keyspace).is_some());
     }
 }
@@ -200,7 +214,7 @@ impl LeaderState {
 mod tests {
     use super::*;
     use crate::command::{CommandRequest, GroupStep, JoinNode, Regroup, RegroupOrigin};
-    use zerohop_placement::{Address, KeyspaceConfig, PartitionCount};
+    use zerohop_placement::{Address, KeyspaceConfig, PartitionCount, PendingSplit};
     use zerohop_wire::ids::InstanceId;
 
     /// A state, and how to change it.
@@ -337,6 +351,24 @@ mod tests {
         assert!(lead.idle_plan.is_some());
         lead.release();
         assert_eq!(lead.idle_plan, None);
+    }
+
+    #[test]
+    fn split_whose_primaries_are_not_ready_in_time_is_cancelled() {
+        let (mut bench, mut lead, mut now) = three_even_nodes();
+        let settings = LeadSettings::default();
+        let keyspace = KeyspaceId(1);
+        let is_pending =
+            |bench: &LeadBench| bench.state.map().keyspace(keyspace).unwrap().pending_split().is_some();
+        bench.done(ControlCommand::BeginSplit { keyspace, split: PendingSplit::Keyspace });
+        bench.run(&mut lead, &mut now, settings.split_max_ms - 1_000);
+        assert!(is_pending(&bench));
+        bench.run(&mut lead, &mut now, 2_000);
+        assert!(!is_pending(&bench));
+        // The time of the next split begins with it.
+        bench.done(ControlCommand::BeginSplit { keyspace, split: PendingSplit::Keyspace });
+        bench.run(&mut lead, &mut now, settings.split_max_ms - 1_000);
+        assert!(is_pending(&bench));
     }
 
     #[test]

@@ -13,6 +13,8 @@ pub struct LeadSettings {
     pub replace_after_ms: u64,
     /// Time limit for the target of a move to catch up.
     pub move_max_ms: u64,
+    /// Time limit for the primaries of a pending split to be ready.
+    pub split_max_ms: u64,
     /// Time that a manager must have been silent before another node takes its place in the control group.
     /// Never, unless the shell stores the log of a manager that its node was not started with.
     pub manager_after_ms: u64,
@@ -42,6 +44,7 @@ impl Default for LeadSettings {
         LeadSettings {
             replace_after_ms: 30_000,
             move_max_ms: 600_000,
+            split_max_ms: 5_000,
             manager_after_ms: u64::MAX,
             plan_ms: 100,
             idle_plan_ms: 1_000,

@@ -54,7 +54,7 @@ impl ControlState {
         let is_refused = changed.is_err();
         let delta = changed.unwrap_or_default();
         if let Some(delta) = &delta {
-            self.update_dropping(delta);
+            self.update_primary_reports(delta);
             self.drop_ended_recoveries();
         }
         let (epoch, mut first) = (self.map().epoch(), delta);

@@ -33,7 +33,7 @@ impl ControlState {
             let ahead: Result<ClusterMap, _> = map.apply(&delta);
             // Only epochs have changed, and only upward.
             let ahead = ahead.expect("a map with higher epochs is one");
-            self.update_dropping(&delta);
+            self.update_primary_reports(&delta);
             self.history = MapHistory::new(std::sync::Arc::new(ahead));
         }
         self

@@ -1,10 +1,10 @@
 //! Keyspaces are created, altered, split and dropped.
 
-use zerohop_placement::{GroupState, KeyOrder, KeyspaceConfig, MapChange, RegionTable};
+use zerohop_placement::{KeyOrder, KeyspaceConfig, MapChange, PendingSplit, RegionTable};
 use zerohop_wire::ids::KeyspaceId;
 
 use super::{ControlState, MapDraft, Ring};
-use crate::command::{CommandRefusal, RegionSplit};
+use crate::command::CommandRefusal;
 
 impl ControlState {
     /// Creates a keyspace and spreads its partitions over the nodes that are up. The number of copies is at
@@ -60,44 +60,22 @@ impl ControlState {
         Ok(u64::from(id.get()))
     }
 
-    /// Splits every partition in two. Refused while a partition moves or recovers: the copy for the target of
-    /// a move, and the request for a member's log end, name the partition.
-    pub(super) fn split_keyspace(&self, id: KeyspaceId, draft: &mut MapDraft) -> Result<u64, CommandRefusal> {
-        let found = self.map().keyspace(id).ok_or(CommandRefusal::UnknownKeyspace)?;
-        if found.is_dropping() {
-            return Err(CommandRefusal::Map("the keyspace is being dropped".into()));
-        }
-        for (_, group) in found.groups() {
-            match group.state {
-                GroupState::Stable => {}
-                GroupState::Admitting => return Err(CommandRefusal::Moving),
-                GroupState::Recovering => return Err(CommandRefusal::Recovering),
-            }
-        }
-        draft.changes.push(MapChange::SplitKeyspace(id));
-        Ok(u64::from(id.get()))
-    }
-
-    /// Splits a region in two. Refused while it moves or recovers, as a split of a keyspace is.
-    pub(super) fn split_region(
+    /// Splits partitions without preparation, as earlier programs propose it.
+    pub(super) fn split_at_once(
         &self,
-        split: &RegionSplit,
+        id: KeyspaceId,
+        split: &PendingSplit,
         draft: &mut MapDraft,
     ) -> Result<u64, CommandRefusal> {
-        let RegionSplit { keyspace, region, separator, share } = split;
-        let found = self.map().keyspace(*keyspace).ok_or(CommandRefusal::UnknownKeyspace)?;
-        if found.is_dropping() {
-            return Err(CommandRefusal::Map("the keyspace is being dropped".into()));
-        }
-        match found.group(*region).ok_or(CommandRefusal::UnknownPartition)?.state {
-            GroupState::Stable => {}
-            GroupState::Admitting => return Err(CommandRefusal::Moving),
-            GroupState::Recovering => return Err(CommandRefusal::Recovering),
-        }
+        self.check_splittable(id, split)?;
+        draft.changes.push(split.clone().into_change(id));
+        let found = self.map().keyspace(id).ok_or(CommandRefusal::UnknownKeyspace)?;
         let count = found.config().partitions.get();
-        let left = found.division().regions().table().map_or(count, RegionTable::next);
-        let (keyspace, region, separator) = (*keyspace, *region, separator.clone());
-        draft.changes.push(MapChange::SplitRegion { keyspace, region, separator, share: *share });
-        Ok(u64::from(left))
+        Ok(u64::from(match split {
+            PendingSplit::Keyspace => id.get(),
+            PendingSplit::Region { .. } => {
+                found.division().regions().table().map_or(count, RegionTable::next)
+            }
+        }))
     }
 }

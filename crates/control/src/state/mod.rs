@@ -8,7 +8,7 @@
 //!                                             groups.rs      │
 //!                                             recovery.rs    │
 //!                                             placement_overrides.rs │
-//!                                             keyspace_drops.rs│
+//!                                             primary_reports.rs │
 //!                                             losses.rs      │
 //!                                             tokens.rs      ┘
 //! ```
@@ -18,11 +18,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use zerohop_placement::{Address, ClusterMap, MapChange, MapDelta, MapHistory, NodeState};
+use zerohop_placement::{Address, ClusterMap, MapChange, MapDelta, MapHistory, NodeState, PendingSplit};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 
 use crate::command::{
-    CommandOutcome, CommandRefusal, CommandRequest, CommandResult, ControlCommand, ManagerInfo,
+    CommandOutcome, CommandRefusal, CommandRequest, CommandResult, ControlCommand, ManagerInfo, RegionSplit,
 };
 use crate::limits::MANAGERS_MAX;
 
@@ -30,11 +30,11 @@ mod batch;
 mod force_new_cluster;
 mod group_decision;
 mod groups;
-mod keyspace_drops;
 mod keyspaces;
 mod losses;
 mod nodes;
 mod placement_overrides;
+mod primary_reports;
 mod recovery;
 mod requests;
 mod ring;
@@ -44,9 +44,9 @@ mod tests;
 mod tokens;
 
 pub use group_decision::Recovery;
-pub use keyspace_drops::DroppingKeyspace;
 pub use losses::{Loss, Losses};
 pub use placement_overrides::PlacementOverride;
+pub use primary_reports::PrimaryReports;
 pub(crate) use ring::instance_weight;
 pub use ring::{Ring, RingPoint};
 pub use snapshot::StateError;
@@ -79,7 +79,7 @@ pub struct ControlState {
     managers: Vec<ManagerInfo>,
     recoveries: BTreeMap<(KeyspaceId, PartitionId), Recovery>,
     placement_overrides: BTreeMap<(KeyspaceId, PartitionId), PlacementOverride>,
-    dropping: BTreeMap<KeyspaceId, DroppingKeyspace>,
+    primary_reports: BTreeMap<KeyspaceId, PrimaryReports>,
     losses: Arc<Losses>,
     requests: Requests,
     /// Ids are never reused, so the next ones are stored apart from the map.
@@ -127,7 +127,7 @@ impl ControlState {
             managers,
             recoveries: BTreeMap::new(),
             placement_overrides: BTreeMap::new(),
-            dropping: BTreeMap::new(),
+            primary_reports: BTreeMap::new(),
             losses: Arc::default(),
             requests: Requests::default(),
             next_keyspace: 1,
@@ -208,7 +208,8 @@ impl ControlState {
         let may_have_lost = if result.is_ok() { may_have_lost } else { Vec::new() };
         self.drop_ended_recoveries();
         if let Some(delta) = &delta {
-            self.update_dropping(delta);
+            self.update_primary_reports(delta);
+            self.drop_split_pins(delta);
             self.update_losses(delta);
         }
         if result.is_ok() {
@@ -239,8 +240,14 @@ impl ControlState {
             ControlCommand::DropKeyspace(id) => self.drop_keyspace(*id, draft),
             ControlCommand::BeginDropKeyspace(id) => self.begin_drop_keyspace(*id, draft),
             ControlCommand::Drained(drained) => self.drained(drained, draft),
-            ControlCommand::SplitKeyspace(id) => self.split_keyspace(*id, draft),
-            ControlCommand::SplitRegion(split) => self.split_region(split, draft),
+            ControlCommand::SplitKeyspace(id) => self.split_at_once(*id, &PendingSplit::Keyspace, draft),
+            ControlCommand::SplitRegion(RegionSplit { keyspace, region, separator, share }) => {
+                let (region, separator) = (*region, separator.clone());
+                let split = PendingSplit::Region { region, separator, share: *share };
+                self.split_at_once(*keyspace, &split, draft)
+            }
+            ControlCommand::BeginSplit { keyspace, split } => self.begin_split(*keyspace, split, draft),
+            ControlCommand::CancelSplit(id) => self.cancel_split(*id, draft),
             ControlCommand::Regroup(regroup) => self.regroup(regroup, draft),
             ControlCommand::ReportLogs(report) => self.handle_log_reports(report, draft),
             ControlCommand::Recover { keyspace, partition, damaged } => {
@@ -307,7 +314,7 @@ impl PartialEq for ControlState {
             && self.managers == other.managers
             && self.recoveries == other.recoveries
             && self.placement_overrides == other.placement_overrides
-            && self.dropping == other.dropping
+            && self.primary_reports == other.primary_reports
             && self.losses == other.losses
             && self.requests == other.requests
             && (self.next_keyspace, self.next_node, self.next_instance)

@@ -2,7 +2,7 @@
 //! that instance primary. Then the plan leaves it there until the operator releases it, or its node is
 //! drained, gone for long, or fails to accept the copy.
 
-use zerohop_placement::{GroupState, NodeState};
+use zerohop_placement::{GroupState, MapChange, MapDelta, NodeState};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, NodeId, PartitionId};
 
 use super::ControlState;
@@ -146,15 +146,24 @@ impl ControlState {
         }
     }
 
+    /// Drops the placement overrides of partitions that the map has split.
+    pub(super) fn drop_split_pins(&mut self, delta: &MapDelta) {
+        for change in &delta.changes {
+            match change {
+                MapChange::SplitKeyspace(id) => {
+                    self.placement_overrides.retain(|(keyspace, _), _| keyspace != id)
+                }
+                MapChange::SplitRegion { keyspace, region, .. } => {
+                    self.placement_overrides.remove(&(*keyspace, *region));
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// Drops the placement overrides that a completed command has made void.
     pub(super) fn drop_void_pins(&mut self, command: &ControlCommand) {
         match command {
-            ControlCommand::SplitKeyspace(id) => {
-                self.placement_overrides.retain(|(keyspace, _), _| keyspace != id)
-            }
-            ControlCommand::SplitRegion(split) => {
-                self.placement_overrides.remove(&(split.keyspace, split.region));
-            }
             // The move has failed, or the copy was abandoned.
             ControlCommand::Regroup(regroup) => {
                 let place = (regroup.keyspace, regroup.partition);

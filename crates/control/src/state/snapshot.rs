@@ -9,7 +9,7 @@ use zerohop_placement::{Address, ClusterMap, MapHistory};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, LogIndex, MapEpoch, NodeId, PartitionId};
 
 use super::requests::Requests;
-use super::{ControlState, DroppingKeyspace, Loss, NodeRecord, PlacementOverride, Recovery};
+use super::{ControlState, Loss, NodeRecord, PlacementOverride, PrimaryReports, Recovery};
 use crate::command::{self, CommandOutcome, LogEnd, RequestId};
 use crate::limits::APPLIED_MAX;
 
@@ -69,6 +69,7 @@ struct AddressProto {
     node: u32,
 }
 
+/// The reports about a keyspace that is being dropped or split.
 #[derive(Clone, PartialEq, Message)]
 struct DroppingProto {
     #[prost(uint32, tag = "1")]
@@ -200,10 +201,10 @@ impl ControlState {
                 to: pin.to.get(),
                 from: pin.from.get(),
             });
-        let dropping = self.dropping_keyspaces().map(|(keyspace, dropping)| DroppingProto {
+        let dropping = self.reported_keyspaces().map(|(keyspace, reports)| DroppingProto {
             keyspace: keyspace.get(),
-            since: dropping.since.get(),
-            drained: dropping.drained.iter().map(|instance| instance.get()).collect(),
+            since: reports.since.get(),
+            drained: reports.ready.iter().map(|instance| instance.get()).collect(),
         });
         let places = self
             .expected_nodes
@@ -274,7 +275,7 @@ impl ControlState {
             managers: command::read_managers(&snapshot.managers).map_err(wrong)?,
             recoveries: snapshot.recoveries.into_iter().map(read_recovery).collect(),
             placement_overrides: snapshot.placement_overrides.iter().map(read_pin).collect(),
-            dropping: snapshot.dropping.into_iter().map(read_dropping).collect(),
+            primary_reports: snapshot.dropping.into_iter().map(read_reports).collect(),
             losses: Arc::new(snapshot.losses.into_iter().map(read_loss).collect()),
             requests: Requests::restored(snapshot.applied, outcomes),
             next_keyspace: snapshot.next_keyspace,
@@ -285,9 +286,9 @@ impl ControlState {
     }
 }
 
-fn read_dropping(one: DroppingProto) -> (KeyspaceId, DroppingKeyspace) {
-    let drained = one.drained.into_iter().map(InstanceId).collect();
-    (KeyspaceId(one.keyspace), DroppingKeyspace { since: MapEpoch(one.since), drained })
+fn read_reports(one: DroppingProto) -> (KeyspaceId, PrimaryReports) {
+    let ready = one.drained.into_iter().map(InstanceId).collect();
+    (KeyspaceId(one.keyspace), PrimaryReports { since: MapEpoch(one.since), ready })
 }
 
 fn read_loss(one: LossRecord) -> ((KeyspaceId, PartitionId), Loss) {

@@ -1,6 +1,7 @@
 //! Changes of groups, step by step.
 
 mod late_requests;
+mod primary_reports;
 mod recoveries;
 mod settings;
 
@@ -477,59 +478,6 @@ fn retry_gets_first_outcome_and_expired_retry_is_refused() {
         bench.state.apply(&CommandRequest { id, after: bench.state.applied_count(), command });
     }
     assert_eq!(bench.state.apply(&request).outcome.result, Err(CommandRefusal::TooOld));
-}
-
-#[test]
-fn dropping_keyspace_is_removed_once_all_primaries_are_drained() {
-    let mut bench = StateBench::new(3, INTERVAL);
-    let config = KeyspaceConfig {
-        partitions: PartitionCount::new(8).unwrap(),
-        ..KeyspaceConfig::new("closed".parse().unwrap(), 6)
-    };
-    let made = bench.done(ControlCommand::CreateKeyspace(config)).outcome.result.unwrap();
-    let keyspace = KeyspaceId(made.number as u32);
-    let primaries = |bench: &StateBench| -> Vec<InstanceId> {
-        let found = bench.state.map().keyspace(keyspace).unwrap();
-        let all: BTreeSet<InstanceId> = found.groups().map(|(_, group)| group.primary).collect();
-        all.into_iter().collect()
-    };
-    let drained = |instance, map| ControlCommand::Drained(KeyspaceDrained { keyspace, instance, map });
-    let all = primaries(&bench);
-    assert!(all.len() > 1);
-    let before = bench.state.map().epoch();
-    assert!(matches!(bench.refused(drained(all[0], before)), CommandRefusal::Map(_)), "it is not closed");
-    bench.done(ControlCommand::BeginDropKeyspace(keyspace));
-    bench.done(ControlCommand::BeginDropKeyspace(keyspace));
-    let closed = bench.state.map().epoch();
-    assert_eq!(closed, before.next(), "again it changes nothing");
-    assert!(matches!(bench.refused(ControlCommand::SplitKeyspace(keyspace)), CommandRefusal::Map(_)));
-    for instance in primaries(&bench) {
-        assert!(
-            matches!(bench.refused(drained(instance, before)), CommandRefusal::Map(_)),
-            "by an older map"
-        );
-    }
-    // All instances but one have reported, and then a group changes: its new primary has not reported.
-    for instance in &all[1..] {
-        bench.done(drained(*instance, closed));
-    }
-    bench.restart(all[1], true);
-    assert!(matches!(bench.refused(drained(all[0], closed)), CommandRefusal::Map(_)));
-    let now = bench.state.map().epoch();
-    for (at, instance) in primaries(&bench).into_iter().enumerate() {
-        let found = bench.state.map().keyspace(keyspace).expect("not all have said so");
-        let waits = found.groups().filter(|(_, group)| primaries(&bench)[at..].contains(&group.primary));
-        let waits: Vec<PartitionId> = waits.map(|(partition, _)| partition).collect();
-        assert_eq!(bench.state.undrained(keyspace), waits);
-        assert!(
-            matches!(bench.refused(drained(InstanceId(99), now)), CommandRefusal::Map(_)),
-            "it is not asked"
-        );
-        bench.done(drained(instance, now));
-    }
-    assert!(
-        bench.state.map().keyspace(keyspace).is_none() && bench.state.dropping_keyspaces().next().is_none()
-    );
 }
 
 #[test]

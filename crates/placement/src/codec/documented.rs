@@ -71,6 +71,10 @@ fn regions(document: &mut Document<'_>) {
     document.layout("Regions / offset, second", &[], &retired_bytes(), &fields);
 }
 
+fn region_split_of() -> PendingSplit {
+    PendingSplit::Region { region: PartitionId(B), separator: (*b"m").into(), share: 128 }
+}
+
 /// The bytes of a change behind its kind.
 fn fields_of(change: &MapChange) -> Vec<u8> {
     written(|bytes| write_change(bytes, change))[1..].to_vec()
@@ -84,7 +88,7 @@ fn header(document: &mut Document<'_>) {
     let change = MapChange::BeginDropKeyspace(KeyspaceId(A));
     let delta = MapDelta { from: MapEpoch(LONG), to: MapEpoch(LONG + 1), changes: vec![change.clone()] };
     let versions = format!(
-        "version: {VERSION_REGIONS} if there is a change of kind {SPLIT_REGION} or {HAS_REGIONS}; else {VERSION_SEPARATORS} if a configuration has separators; else {VERSION_ORDERED} if one has an ordered keyspace; else {VERSION_EXPIRY} if there is a change of kind \
+        "version: {VERSION_PENDING_SPLITS} if there is a change of kind {BEGIN_SPLIT_KEYSPACE}, {BEGIN_SPLIT_REGION} or {CANCEL_SPLIT}; else {VERSION_REGIONS} if there is one of kind {SPLIT_REGION} or {HAS_REGIONS}; else {VERSION_SEPARATORS} if a configuration has separators; else {VERSION_ORDERED} if one has an ordered keyspace; else {VERSION_EXPIRY} if there is a change of kind \
          {PUT_EXPIRING}; else {VERSION_DROPPING} if there is one of kind \
          {BEGIN_DROP_KEYSPACE}; else {VERSION_TOKENS} if there is one of kind \
          {PUT_TOKEN} or {REMOVE_TOKEN}; else {VERSION_PLACED} if there is one of kind {CREATE_PLACED}; else {VERSION_HAS_SPLIT} if \
@@ -353,12 +357,7 @@ fn changes(document: &mut Document<'_>) {
         ),
         (
             "split region (version 10)",
-            MapChange::SplitRegion {
-                keyspace,
-                region: PartitionId(B),
-                separator: (*b"m").into(),
-                share: 128,
-            },
+            region_split_of().into_change(keyspace),
             vec![
                 id(),
                 field("region", B.to_le_bytes()),
@@ -379,6 +378,23 @@ fn changes(document: &mut Document<'_>) {
                 open("`r` retired regions", retired_bytes()),
             ],
         ),
+        (
+            "begin split of keyspace (version 11)",
+            MapChange::BeginSplit { keyspace, split: PendingSplit::Keyspace },
+            vec![id()],
+        ),
+        (
+            "begin split of region (version 11)",
+            MapChange::BeginSplit { keyspace, split: region_split_of() },
+            vec![
+                id(),
+                field("region", B.to_le_bytes()),
+                field("share", [128]),
+                field("length of the separator less 1, `s`", [0]),
+                open("separator", b"m"),
+            ],
+        ),
+        ("cancel split (version 11)", MapChange::CancelSplit(keyspace), vec![id()]),
     ];
     let mut known = Vec::new();
     for (name, change, fields) in &all {

@@ -4,13 +4,15 @@
 //! The bytes may come from an untrusted sender. Every count is checked against its limit and the remaining bytes before memory is allocated for it.
 //! Decoding therefore needs memory in proportion to the received bytes.
 
-use zerohop_wire::ids::MapEpoch;
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId};
 
 use crate::hash::HashKind;
 use crate::keyspace::{Durability, KeyOrder, KeyspaceConfig};
 use crate::layout::CHANGE_BYTES_MIN;
 use crate::limits::CHANGES_MAX;
-use crate::map::{ClusterMap, Group, GroupShape, GroupState, MapChange, MapDelta, Members, Node, NodeState};
+use crate::map::{
+    ClusterMap, Group, GroupShape, GroupState, MapChange, MapDelta, Members, Node, NodeState, PendingSplit,
+};
 use crate::regions::RegionTable;
 
 #[cfg(test)]
@@ -44,6 +46,8 @@ const VERSION_ORDERED: u16 = 8;
 const VERSION_SEPARATORS: u16 = 9;
 /// Adds regions that were split.
 const VERSION_REGIONS: u16 = 10;
+/// Adds pending splits.
+const VERSION_PENDING_SPLITS: u16 = 11;
 
 const PUT_NODE: u8 = 1;
 const REMOVE_NODE: u8 = 2;
@@ -60,6 +64,9 @@ const BEGIN_DROP_KEYSPACE: u8 = 12;
 const PUT_EXPIRING: u8 = 13;
 const SPLIT_REGION: u8 = 14;
 const HAS_REGIONS: u8 = 15;
+const BEGIN_SPLIT_KEYSPACE: u8 = 16;
+const BEGIN_SPLIT_REGION: u8 = 17;
+const CANCEL_SPLIT: u8 = 18;
 
 /// How the members of placed groups are encoded.
 const ROWS: u8 = 0;
@@ -121,7 +128,7 @@ impl MapDelta {
             return Err(DecodeError::Magic);
         }
         let version = u16::from_le_bytes(reader.array()?);
-        if !(VERSION..=VERSION_REGIONS).contains(&version) {
+        if !(VERSION..=VERSION_PENDING_SPLITS).contains(&version) {
             return Err(DecodeError::Version { found: version });
         }
         let [form, 0] = reader.array()? else { return Err(DecodeError::Reserved) };
@@ -169,6 +176,11 @@ fn version_needed(changes: &[MapChange]) -> u16 {
     };
     let splits_regions =
         |change: &MapChange| matches!(change, MapChange::SplitRegion { .. } | MapChange::HasRegions { .. });
+    let is_of_pending =
+        |change: &MapChange| matches!(change, MapChange::BeginSplit { .. } | MapChange::CancelSplit(_));
+    if changes.iter().any(is_of_pending) {
+        return VERSION_PENDING_SPLITS;
+    }
     if changes.iter().any(splits_regions) {
         return VERSION_REGIONS;
     }
@@ -257,11 +269,7 @@ fn write_change(bytes: &mut Vec<u8>, change: &MapChange) {
         }
         MapChange::SplitRegion { keyspace, region, separator, share } => {
             bytes.push(SPLIT_REGION);
-            bytes.extend_from_slice(&keyspace.get().to_le_bytes());
-            bytes.extend_from_slice(&region.get().to_le_bytes());
-            bytes.push(*share);
-            bytes.push(byte(separator.len() - 1, "a separator has 1 to 256 bytes"));
-            bytes.extend_from_slice(separator);
+            write_region_split(bytes, (*keyspace, *region), separator, *share);
         }
         MapChange::HasRegions { keyspace, table } => {
             bytes.push(HAS_REGIONS);
@@ -270,6 +278,18 @@ fn write_change(bytes: &mut Vec<u8>, change: &MapChange) {
         }
         MapChange::BeginDropKeyspace(id) => {
             bytes.push(BEGIN_DROP_KEYSPACE);
+            bytes.extend_from_slice(&id.get().to_le_bytes());
+        }
+        MapChange::BeginSplit { keyspace, split: PendingSplit::Keyspace } => {
+            bytes.push(BEGIN_SPLIT_KEYSPACE);
+            bytes.extend_from_slice(&keyspace.get().to_le_bytes());
+        }
+        MapChange::BeginSplit { keyspace, split: PendingSplit::Region { region, separator, share } } => {
+            bytes.push(BEGIN_SPLIT_REGION);
+            write_region_split(bytes, (*keyspace, *region), separator, *share);
+        }
+        MapChange::CancelSplit(id) => {
+            bytes.push(CANCEL_SPLIT);
             bytes.extend_from_slice(&id.get().to_le_bytes());
         }
         MapChange::PutToken(token) => {
@@ -291,6 +311,19 @@ fn write_change(bytes: &mut Vec<u8>, change: &MapChange) {
             bytes.extend_from_slice(&id.to_le_bytes());
         }
     }
+}
+
+fn write_region_split(
+    bytes: &mut Vec<u8>,
+    (keyspace, region): (KeyspaceId, PartitionId),
+    separator: &[u8],
+    share: u8,
+) {
+    bytes.extend_from_slice(&keyspace.get().to_le_bytes());
+    bytes.extend_from_slice(&region.get().to_le_bytes());
+    bytes.push(share);
+    bytes.push(byte(separator.len() - 1, "a separator has 1 to 256 bytes"));
+    bytes.extend_from_slice(separator);
 }
 
 fn write_regions(bytes: &mut Vec<u8>, table: &RegionTable) {

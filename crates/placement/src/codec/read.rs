@@ -4,10 +4,10 @@ use zerohop_base::bytes::Reader;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
 use super::{
-    ALTER_KEYSPACE, BEGIN_DROP_KEYSPACE, CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError,
-    GROUP_STATE_SHIFT, GROUP_STATES, HAS_REGIONS, HAS_SPLIT, HASHES, INTERVAL, MEMORY, ORDERED, PUT_EXPIRING,
-    PUT_NODE, PUT_TOKEN, REMOVE_NODE, REMOVE_TOKEN, RING, ROWS, SEPARATED, SET_GROUP, SPLIT_KEYSPACE,
-    SPLIT_REGION, STATES, SYNC,
+    ALTER_KEYSPACE, BEGIN_DROP_KEYSPACE, BEGIN_SPLIT_KEYSPACE, BEGIN_SPLIT_REGION, CANCEL_SPLIT,
+    CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError, GROUP_STATE_SHIFT, GROUP_STATES, HAS_REGIONS,
+    HAS_SPLIT, HASHES, INTERVAL, MEMORY, ORDERED, PUT_EXPIRING, PUT_NODE, PUT_TOKEN, REMOVE_NODE,
+    REMOVE_TOKEN, RING, ROWS, SEPARATED, SET_GROUP, SPLIT_KEYSPACE, SPLIT_REGION, STATES, SYNC,
 };
 use crate::keyspace::{Durability, KeyOrder, KeyspaceConfig, KeyspaceName};
 use crate::layout::{
@@ -18,8 +18,8 @@ use crate::limits::{
     GROUP_MEMBERS_MAX, INSTANCES_PER_NODE_MAX, MAP_BYTES_MAX, PLACED_PARTITIONS_MIN, REGIONS_MAX,
 };
 use crate::map::{
-    Address, Grant, GroupFault, GroupShape, Groups, MapChange, Members, Node, Permissions, ReplicaGroup,
-    Ring, Table, TokenEntry, TokenExpiry,
+    Address, Grant, GroupFault, GroupShape, Groups, MapChange, Members, Node, PendingSplit, Permissions,
+    ReplicaGroup, Ring, Table, TokenEntry, TokenExpiry,
 };
 use crate::partitions::PartitionCount;
 use crate::regions::{LiveRegion, RegionTable, RetiredRegion};
@@ -131,21 +131,34 @@ pub(super) fn change(kind: u8, reader: &mut MapReader<'_>) -> Result<MapChange, 
         SPLIT_KEYSPACE => MapChange::SplitKeyspace(KeyspaceId(reader.u32()?)),
         HAS_SPLIT => MapChange::HasSplit { keyspace: KeyspaceId(reader.u32()?), splits: reader.u8()? },
         SPLIT_REGION => {
-            let (keyspace, region) = (KeyspaceId(reader.u32()?), PartitionId(reader.u32()?));
-            let [share, below] = reader.array()?;
-            let separator = reader.fields.bytes(usize::from(below) + 1).ok_or_else(|| reader.cut())?.into();
-            MapChange::SplitRegion { keyspace, region, separator, share }
+            let (keyspace, split) = region_split(reader)?;
+            split.into_change(keyspace)
         }
         HAS_REGIONS => {
             let keyspace = KeyspaceId(reader.u32()?);
             MapChange::HasRegions { keyspace, table: Box::new(regions(reader)?) }
         }
         BEGIN_DROP_KEYSPACE => MapChange::BeginDropKeyspace(KeyspaceId(reader.u32()?)),
+        BEGIN_SPLIT_KEYSPACE => {
+            MapChange::BeginSplit { keyspace: KeyspaceId(reader.u32()?), split: PendingSplit::Keyspace }
+        }
+        BEGIN_SPLIT_REGION => {
+            let (keyspace, split) = region_split(reader)?;
+            MapChange::BeginSplit { keyspace, split }
+        }
+        CANCEL_SPLIT => MapChange::CancelSplit(KeyspaceId(reader.u32()?)),
         PUT_TOKEN => MapChange::PutToken(token(reader, false)?),
         PUT_EXPIRING => MapChange::PutToken(token(reader, true)?),
         REMOVE_TOKEN => MapChange::RemoveToken(reader.u64()?),
         number => return Err(DecodeError::Unknown { what: "kind of change", number: u32::from(number) }),
     })
+}
+
+fn region_split(reader: &mut MapReader<'_>) -> Result<(KeyspaceId, PendingSplit), DecodeError> {
+    let (keyspace, region) = (KeyspaceId(reader.u32()?), PartitionId(reader.u32()?));
+    let [share, below] = reader.array()?;
+    let separator = reader.fields.bytes(usize::from(below) + 1).ok_or_else(|| reader.cut())?.into();
+    Ok((keyspace, PendingSplit::Region { region, separator, share }))
 }
 
 fn token(reader: &mut MapReader<'_>, expires: bool) -> Result<TokenEntry, DecodeError> {

@@ -145,6 +145,25 @@ fn draining_keyspaces_need_format_version_6() {
 }
 
 #[test]
+fn pending_splits_need_format_version_11() {
+    let keyspace = KeyspaceId(0x0102);
+    let region = PendingSplit::Region { region: PartitionId(3), separator: (*b"mn").into(), share: 128 };
+    let changes = [
+        (MapChange::BeginSplit { keyspace, split: PendingSplit::Keyspace }, &[16, 2, 1, 0, 0][..]),
+        (MapChange::BeginSplit { keyspace, split: region }, b"\x11\x02\x01\0\0\x03\0\0\0\x80\x01mn"),
+        (MapChange::CancelSplit(keyspace), &[18, 2, 1, 0, 0]),
+    ];
+    for (change, expected) in changes {
+        let delta = MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes: vec![change] };
+        let mut bytes = delta.encode();
+        assert_eq!((bytes[4], &bytes[HEADER_BYTES..]), (11, expected));
+        assert_eq!(MapDelta::decode(&bytes).unwrap(), delta);
+        bytes[4] = 10;
+        assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::VersionNeeded { found: 10 }));
+    }
+}
+
+#[test]
 fn ordered_keyspaces_need_format_version_8() {
     let config = KeyspaceConfig::new("papers".parse().unwrap(), 7).ordered();
     let alter = MapChange::AlterKeyspace { id: KeyspaceId(0x0102), config };
@@ -341,11 +360,11 @@ fn with_byte(at: usize, value: u8) -> Result<MapDelta, DecodeError> {
 #[test]
 fn each_decode_fault_has_its_own_error() {
     assert_eq!(with_byte(0, b'X'), Err(DecodeError::Magic));
-    assert_eq!(with_byte(4, 11), Err(DecodeError::Version { found: 11 }));
+    assert_eq!(with_byte(4, 12), Err(DecodeError::Version { found: 12 }));
     assert_eq!(with_byte(4, 2), Err(DecodeError::VersionNeeded { found: 2 }));
     assert_eq!(with_byte(6, 2), Err(DecodeError::Unknown { what: "form of a delta", number: 2 }));
     assert_eq!(with_byte(7, 1), Err(DecodeError::Reserved));
-    assert_eq!(with_byte(28, 16), Err(DecodeError::Unknown { what: "kind of change", number: 16 }));
+    assert_eq!(with_byte(28, 19), Err(DecodeError::Unknown { what: "kind of change", number: 19 }));
     assert_eq!(with_byte(45, 3), Err(DecodeError::Unknown { what: "state of a node", number: 3 }));
     assert_eq!(with_byte(48, 0xff), Err(DecodeError::Text { at: 48 }));
     assert_eq!(with_byte(49, b';'), Err(DecodeError::Address(crate::map::AddressError::Port)));

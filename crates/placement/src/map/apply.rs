@@ -6,14 +6,15 @@ use std::sync::Arc;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
 
 use super::{
-    ClusterMap, Group, Groups, Keyspace, MapChange, MapDelta, MapError, Node, NodeTable, ReplicaGroup,
-    TokenEntry,
+    ClusterMap, Group, Groups, Keyspace, MapChange, MapDelta, MapError, Node, NodeTable, PendingSplit,
+    ReplicaGroup, TokenEntry,
 };
 use crate::division::Division;
 use crate::keyspace::{KeyOrder, KeyspaceConfig};
 use crate::limits::{CHANGES_MAX, KEYSPACES_MAX, MAP_BYTES_MAX, NODES_MAX, TOKENS_MAX};
 use crate::planted::{Bug, is_planted};
 use crate::regions::{RegionFault, RegionTable, Regions};
+use crate::separators::Separators;
 
 /// Limits of a map's size. Maps that are sent use the defaults; other limits are for measurements of larger maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,7 +118,15 @@ impl<'a> MapBuilder<'a> {
                     self.split_region((*keyspace, *region), separator, *share)?
                 }
                 MapChange::HasRegions { keyspace, table } => self.has_regions(*keyspace, table)?,
-                MapChange::BeginDropKeyspace(id) => self.keyspace(*id)?.is_dropping = true,
+                MapChange::BeginDropKeyspace(id) => {
+                    let keyspace = self.keyspace(*id)?;
+                    (keyspace.is_dropping, keyspace.pending_split) = (true, None);
+                }
+                MapChange::BeginSplit { keyspace, split } => self.begin_split(*keyspace, split)?,
+                MapChange::CancelSplit(id) => {
+                    let pending = self.keyspace(*id)?.pending_split.take();
+                    pending.ok_or(MapError::NoPendingSplit { keyspace: *id })?;
+                }
                 MapChange::PutToken(token) => self.put_token(token)?,
                 MapChange::RemoveToken(id) => {
                     let gone = Arc::make_mut(&mut self.tokens).remove(id);
@@ -202,6 +211,7 @@ impl<'a> MapBuilder<'a> {
         keyspace.config = doubled;
         // The value is at most 16, because it counts doublings of a number of at most 65,536.
         keyspace.splits += 1;
+        keyspace.pending_split = None;
         keyspace.groups.double();
         self.renewed.insert(id);
         self.unreferenced.remove(&id);
@@ -227,26 +237,34 @@ impl<'a> MapBuilder<'a> {
         share: u8,
     ) -> Result<(), MapError> {
         let keyspace = self.keyspace(id)?;
-        let fault = |fault| MapError::Region { keyspace: id, region, fault };
-        if keyspace.config.order == KeyOrder::Hashed {
-            return Err(fault(RegionFault::Hashed));
-        }
-        let unknown = MapError::UnknownPartition { keyspace: id, partition: region };
-        let position = keyspace.division.position(region).ok_or(unknown)?;
-        let separators = &keyspace.config.separators;
-        let is_inside = separators.begin(position) < separator
-            && separators.end(position).is_none_or(|end| separator < end);
-        if !is_inside {
-            return Err(fault(RegionFault::Outside { separator: separator.into() }));
-        }
-        let separators = separators.with(separator).map_err(|error| fault(RegionFault::Separator(error)))?;
-        let division = keyspace.division.split_region(position, separators.clone(), share).map_err(fault)?;
+        let (position, separators, division) = divided_region(keyspace, (id, region), separator, share)?;
         keyspace.division = division;
         keyspace.config = keyspace.config.clone().divided_at(separators);
+        if keyspace.pending_split.as_ref().is_some_and(|pending| pending.covers(region)) {
+            keyspace.pending_split = None;
+        }
         keyspace.groups.split(position);
         let children = [position, position + 1].map(|position| keyspace.division.at(position));
         self.set.extend(children.map(|child| (id, child)));
         self.unreferenced.remove(&id);
+        Ok(())
+    }
+
+    fn begin_split(&mut self, id: KeyspaceId, split: &PendingSplit) -> Result<(), MapError> {
+        let keyspace = self.keyspace(id)?;
+        match split {
+            PendingSplit::Keyspace => {
+                let doubled = keyspace.config.doubled();
+                doubled.map(drop).map_err(|error| MapError::Config { keyspace: id, error })?;
+            }
+            PendingSplit::Region { region, separator, share } => {
+                divided_region(keyspace, (id, *region), separator, *share).map(drop)?;
+            }
+        }
+        if keyspace.pending_split.is_some() || keyspace.is_dropping {
+            return Err(MapError::SplitNotPossible { keyspace: id });
+        }
+        keyspace.pending_split = Some(split.clone());
         Ok(())
     }
 
@@ -342,6 +360,30 @@ impl<'a> MapBuilder<'a> {
             _ => Ok(map),
         }
     }
+}
+
+/// The position of a region, and the separators and the division of its keyspace after its split.
+fn divided_region(
+    keyspace: &Keyspace,
+    (id, region): (KeyspaceId, PartitionId),
+    separator: &[u8],
+    share: u8,
+) -> Result<(u32, Separators, Division), MapError> {
+    let fault = |fault| MapError::Region { keyspace: id, region, fault };
+    if keyspace.config.order == KeyOrder::Hashed {
+        return Err(fault(RegionFault::Hashed));
+    }
+    let unknown = MapError::UnknownPartition { keyspace: id, partition: region };
+    let position = keyspace.division.position(region).ok_or(unknown)?;
+    let separators = &keyspace.config.separators;
+    let is_inside =
+        separators.begin(position) < separator && separators.end(position).is_none_or(|end| separator < end);
+    if !is_inside {
+        return Err(fault(RegionFault::Outside { separator: separator.into() }));
+    }
+    let separators = separators.with(separator).map_err(|error| fault(RegionFault::Separator(error)))?;
+    let division = keyspace.division.split_region(position, separators.clone(), share).map_err(fault)?;
+    Ok((position, separators, division))
 }
 
 /// Whether a change is of a group that one of these splits.

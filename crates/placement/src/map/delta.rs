@@ -2,7 +2,7 @@
 
 use zerohop_wire::ids::{KeyspaceId, MapEpoch, NodeId, PartitionId};
 
-use super::{ClusterMap, Groups, MapError, Node, ReplicaGroup, TokenEntry};
+use super::{ClusterMap, Groups, MapError, Node, PendingSplit, ReplicaGroup, TokenEntry};
 use crate::keyspace::KeyspaceConfig;
 use crate::limits::CHANGES_MAX;
 use crate::regions::RegionTable;
@@ -83,10 +83,33 @@ pub enum MapChange {
     },
     /// A keyspace is being dropped: it accepts no new work, and is removed once nothing is pending.
     BeginDropKeyspace(KeyspaceId),
+    /// A keyspace or a region is to be split once no primary has an unfinished unit over several keys. At most one split of a keyspace is
+    /// pending.
+    BeginSplit {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// The partitions to split.
+        split: PendingSplit,
+    },
+    /// The pending split of a keyspace is given up.
+    CancelSplit(KeyspaceId),
     /// A token is added, or its permissions change.
     PutToken(TokenEntry),
     /// A token is revoked.
     RemoveToken(u64),
+}
+
+impl PendingSplit {
+    /// The change of the map that splits the partitions.
+    #[must_use]
+    pub fn into_change(self, keyspace: KeyspaceId) -> MapChange {
+        match self {
+            PendingSplit::Keyspace => MapChange::SplitKeyspace(keyspace),
+            PendingSplit::Region { region, separator, share } => {
+                MapChange::SplitRegion { keyspace, region, separator, share }
+            }
+        }
+    }
 }
 
 impl MapDelta {
@@ -124,7 +147,9 @@ impl ClusterMap {
             let table = keyspace.division().regions().table().cloned().map(Box::new);
             let has_regions = table.map(|table| MapChange::HasRegions { keyspace: id, table });
             let close = keyspace.is_dropping().then_some(MapChange::BeginDropKeyspace(id));
-            std::iter::once(create).chain(has_split).chain(has_regions).chain(close)
+            let begin = keyspace.pending_split().cloned();
+            let begin = begin.map(|split| MapChange::BeginSplit { keyspace: id, split });
+            std::iter::once(create).chain(has_split).chain(has_regions).chain(close).chain(begin)
         });
         let tokens = self.tokens().map(|token| MapChange::PutToken(token.clone()));
         MapDelta {

@@ -2,12 +2,12 @@
 
 use zerohop_wire::ids::InstanceId;
 
-use super::{ClusterMap, Members};
+use super::{ClusterMap, Members, PendingSplit};
 use crate::layout::{
-    BEGIN_DROP_KEYSPACE_BYTES, CHANGE_BYTES_MIN, CONFIG_BYTES_MIN, EXCEPTION_BYTES, EXPIRY_BYTES,
-    GRANT_BYTES, GROUP_BYTES_MIN, HAS_REGIONS_BYTES_MIN, HAS_SPLIT_BYTES, HEADER_BYTES, LIVE_REGION_BYTES,
-    NODE_BYTES_FIXED, PLACED_BYTES, RETIRED_REGION_BYTES, RING_BYTES, SEPARATOR_BYTES_MIN,
-    SEPARATOR_COUNT_BYTES, TOKEN_BYTES_FIXED,
+    BEGIN_DROP_KEYSPACE_BYTES, BEGIN_SPLIT_KEYSPACE_BYTES, BEGIN_SPLIT_REGION_BYTES_FIXED, CHANGE_BYTES_MIN,
+    CONFIG_BYTES_MIN, EXCEPTION_BYTES, EXPIRY_BYTES, GRANT_BYTES, GROUP_BYTES_MIN, HAS_REGIONS_BYTES_MIN,
+    HAS_SPLIT_BYTES, HEADER_BYTES, LIVE_REGION_BYTES, NODE_BYTES_FIXED, PLACED_BYTES, RETIRED_REGION_BYTES,
+    RING_BYTES, SEPARATOR_BYTES_MIN, SEPARATOR_COUNT_BYTES, TOKEN_BYTES_FIXED,
 };
 
 /// Number of bytes of [`ClusterMap::encode`], without encoding.
@@ -31,6 +31,11 @@ pub(super) fn of_map(map: &ClusterMap) -> usize {
                 + table.retired().len() * RETIRED_REGION_BYTES
         });
         let close = if keyspace.is_dropping() { BEGIN_DROP_KEYSPACE_BYTES } else { 0 };
+        let begin = match keyspace.pending_split() {
+            None => 0,
+            Some(PendingSplit::Keyspace) => BEGIN_SPLIT_KEYSPACE_BYTES,
+            Some(PendingSplit::Region { separator, .. }) => BEGIN_SPLIT_REGION_BYTES_FIXED + separator.len(),
+        };
         let separators = match &keyspace.config().separators {
             none if none.is_empty() => 0,
             some => SEPARATOR_COUNT_BYTES + some.len() * (SEPARATOR_BYTES_MIN - 1) + some.bytes(),
@@ -43,6 +48,7 @@ pub(super) fn of_map(map: &ClusterMap) -> usize {
             + has_split
             + has_regions
             + close
+            + begin
     });
     let tokens = map.tokens().map(|token| {
         let expiry = if token.expiry.is_some() { EXPIRY_BYTES } else { 0 };

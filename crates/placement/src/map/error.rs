@@ -137,6 +137,16 @@ pub enum MapError {
         /// The reason.
         fault: RegionFault,
     },
+    /// Another split of the keyspace is pending, or the keyspace is being dropped.
+    SplitNotPossible {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+    },
+    /// The keyspace has no pending split.
+    NoPendingSplit {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+    },
     /// The partition does not exist.
     UnknownPartition {
         /// The keyspace.
@@ -270,6 +280,11 @@ impl fmt::Display for MapError {
             Self::Region { keyspace, region, fault } => {
                 write!(f, "region {region} of keyspace {keyspace} {fault}")
             }
+            Self::SplitNotPossible { keyspace } => write!(
+                f,
+                "keyspace {keyspace} is being split or dropped already: wait until that has ended, and try again"
+            ),
+            Self::NoPendingSplit { keyspace } => write!(f, "keyspace {keyspace} is not being split"),
             Self::UnknownPartition { keyspace, partition } => {
                 write!(f, "keyspace {keyspace} has no partition {partition}")
             }

@@ -2,7 +2,7 @@
 
 use zerohop_wire::ids::PartitionId;
 
-use super::{Group, GroupTable, Table};
+use super::{Group, GroupTable, PendingSplit, Table};
 use crate::division::Division;
 use crate::keyspace::{KeyOrder, KeyspaceConfig};
 
@@ -14,13 +14,21 @@ pub struct Keyspace {
     pub(super) division: Division,
     pub(super) splits: u8,
     pub(super) is_dropping: bool,
+    pub(super) pending_split: Option<PendingSplit>,
     /// By position: the number of a partition, or the place of a region in the order of keys.
     pub(super) groups: GroupTable,
 }
 
 impl Keyspace {
     pub(super) fn new(config: KeyspaceConfig, groups: GroupTable) -> Keyspace {
-        Keyspace { division: Division::new(&config), config, splits: 0, is_dropping: false, groups }
+        Keyspace {
+            division: Division::new(&config),
+            config,
+            splits: 0,
+            is_dropping: false,
+            pending_split: None,
+            groups,
+        }
     }
 
     /// The keyspace's configuration.
@@ -42,6 +50,11 @@ impl Keyspace {
     /// Whether the keyspace is being dropped: it accepts no new work, and is removed once nothing is pending.
     pub fn is_dropping(&self) -> bool {
         self.is_dropping
+    }
+
+    /// The split that waits until the primaries of its partitions are ready. A keyspace that is being dropped has none.
+    pub fn pending_split(&self) -> Option<&PendingSplit> {
+        self.pending_split.as_ref()
     }
 
     /// The partition of a key ([`Division::partition`]).

@@ -22,6 +22,7 @@ mod history;
 mod initial_map;
 mod keyspace;
 mod node;
+mod pending_split;
 mod ring_placement;
 mod table;
 mod token;
@@ -36,6 +37,7 @@ pub use history::{MapDifference, MapHistory};
 pub use initial_map::{DEFAULT_KEYSPACE, LOCAL_KEYSPACE};
 pub use keyspace::Keyspace;
 pub use node::{InstanceRef, Node, NodeRef, NodeState};
+pub use pending_split::PendingSplit;
 pub use ring_placement::Ring;
 pub use token::{Grant, Permissions, TokenEntry, TokenExpiry};
 

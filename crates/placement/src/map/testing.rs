@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch};
 
 use super::{
-    Address, ClusterMap, Grant, GroupState, Groups, MapChange, MapDelta, Node, NodeState, Permissions,
-    ReplicaGroup, Ring, TokenEntry,
+    Address, ClusterMap, Grant, GroupState, Groups, Keyspace, MapChange, MapDelta, Node, NodeState,
+    PendingSplit, Permissions, ReplicaGroup, Ring, TokenEntry,
 };
 use crate::hash::HashKind;
 use crate::keyspace::{Durability, KeyOrder, KeyspaceConfig};
@@ -39,6 +39,8 @@ pub(crate) enum TestStep {
     Close { keyspace: usize },
     Regroup { keyspace: usize, partition: u32, members: Vec<u32>, in_sync: usize, state: usize },
     Split { keyspace: usize },
+    BeginSplit { keyspace: usize },
+    CancelSplit { keyspace: usize },
     Token { keyspace: usize, bits: u8, until: Option<u64> },
     Expire,
     Revoke,
@@ -61,6 +63,8 @@ pub(crate) fn steps() -> impl Strategy<Value = Vec<TestStep>> {
                 TestStep::Regroup { keyspace, partition, members, in_sync, state }
             }),
         1 => any::<usize>().prop_map(|keyspace| TestStep::Split { keyspace }),
+        1 => any::<usize>().prop_map(|keyspace| TestStep::BeginSplit { keyspace }),
+        1 => any::<usize>().prop_map(|keyspace| TestStep::CancelSplit { keyspace }),
         1 => (any::<usize>(), 1u8..8, any::<Option<u64>>())
             .prop_map(|(keyspace, bits, until)| TestStep::Token { keyspace, bits, until }),
         1 => Just(TestStep::Expire),
@@ -91,6 +95,19 @@ pub(crate) fn history(steps: &[TestStep]) -> (Vec<ClusterMap>, Vec<MapDelta>) {
         deltas.push(delta);
     }
     (maps, deltas)
+}
+
+/// A split of a hashed keyspace, or of the last region of an ordered one.
+fn possible_split(keyspace: &Keyspace) -> Option<PendingSplit> {
+    match keyspace.config().order {
+        KeyOrder::Hashed => (keyspace.config().partitions.get() < 256).then_some(PendingSplit::Keyspace),
+        KeyOrder::Ordered => {
+            let (region, _) = keyspace.groups().last()?;
+            let (begin, _) = keyspace.division().bounds(region)?;
+            let separator: Box<[u8]> = [begin, b"~"].concat().into();
+            (separator.len() <= 256).then_some(PendingSplit::Region { region, separator, share: 3 })
+        }
+    }
 }
 
 fn changes(map: &ClusterMap, number: u32, step: &TestStep) -> Option<Vec<MapChange>> {
@@ -181,18 +198,17 @@ fn changes(map: &ClusterMap, number: u32, step: &TestStep) -> Option<Vec<MapChan
         TestStep::Close { keyspace } => Some(vec![MapChange::BeginDropKeyspace(some_keyspace(*keyspace)?.0)]),
         TestStep::Split { keyspace } => {
             let (id, keyspace) = some_keyspace(*keyspace)?;
-            match keyspace.config().order {
-                KeyOrder::Hashed => {
-                    (keyspace.config().partitions.get() < 256).then(|| vec![MapChange::SplitKeyspace(id)])
-                }
-                KeyOrder::Ordered => {
-                    let (region, _) = keyspace.groups().last()?;
-                    let (begin, _) = keyspace.division().bounds(region)?;
-                    let separator: Box<[u8]> = [begin, b"~"].concat().into();
-                    (separator.len() <= 256)
-                        .then(|| vec![MapChange::SplitRegion { keyspace: id, region, separator, share: 3 }])
-                }
-            }
+            Some(vec![possible_split(keyspace)?.into_change(id)])
+        }
+        TestStep::BeginSplit { keyspace } => {
+            let (keyspace, found) = some_keyspace(*keyspace)?;
+            let is_free = found.pending_split().is_none() && !found.is_dropping();
+            let split = possible_split(found).filter(|_| is_free)?;
+            Some(vec![MapChange::BeginSplit { keyspace, split }])
+        }
+        TestStep::CancelSplit { keyspace } => {
+            let (id, found) = some_keyspace(*keyspace)?;
+            found.pending_split().map(|_| vec![MapChange::CancelSplit(id)])
         }
         TestStep::Regroup { keyspace, partition, members, in_sync, state } => {
             let (id, keyspace) = some_keyspace(*keyspace)?;

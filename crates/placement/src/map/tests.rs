@@ -309,6 +309,50 @@ fn keyspaces_are_created_altered_and_dropped_by_the_rules() {
 }
 
 #[test]
+fn split_is_pending_until_it_is_done_or_cancelled() {
+    let begin = || vec![MapChange::BeginSplit { keyspace: DEFAULT_KEYSPACE, split: PendingSplit::Keyspace }];
+    let pending = |map: &ClusterMap| map.keyspace(DEFAULT_KEYSPACE).unwrap().pending_split().cloned();
+    let cancel = || vec![MapChange::CancelSplit(DEFAULT_KEYSPACE)];
+    let begun = next(&one_node(2), begin()).unwrap();
+    assert_eq!(pending(&begun), Some(PendingSplit::Keyspace));
+    assert_eq!(ClusterMap::decode(&begun.encode()).unwrap(), begun);
+    let busy = Err(MapError::SplitNotPossible { keyspace: DEFAULT_KEYSPACE });
+    assert_eq!(next(&begun, begin()), busy, "one at a time");
+    let none = Err(MapError::NoPendingSplit { keyspace: DEFAULT_KEYSPACE });
+    assert_eq!(next(&one_node(2), cancel()), none);
+    let dropping = next(&begun, vec![MapChange::BeginDropKeyspace(DEFAULT_KEYSPACE)]).unwrap();
+    assert_eq!((pending(&dropping), next(&dropping, begin())), (None, busy), "it is dropped instead");
+    for end in [cancel(), vec![MapChange::SplitKeyspace(DEFAULT_KEYSPACE)]] {
+        assert_eq!(pending(&next(&begun, end).unwrap()), None);
+    }
+    let region = PendingSplit::Region { region: PartitionId(0), separator: b"m"[..].into(), share: 128 };
+    let wrong = vec![MapChange::BeginSplit { keyspace: DEFAULT_KEYSPACE, split: region }];
+    let fault = RegionFault::Hashed;
+    let refused = Err(MapError::Region { keyspace: DEFAULT_KEYSPACE, region: PartitionId(0), fault });
+    assert_eq!(next(&one_node(2), wrong), refused);
+}
+
+#[test]
+fn pending_split_of_region_is_that_of_its_region() {
+    let (map, keyspace) = with_regions();
+    let split = |separator: &[u8]| PendingSplit::Region {
+        region: PartitionId(0),
+        separator: separator.into(),
+        share: 128,
+    };
+    let begun = next(&map, vec![MapChange::BeginSplit { keyspace, split: split(b"a") }]).unwrap();
+    assert_eq!(ClusterMap::decode(&begun.encode()).unwrap(), begun);
+    let pending = |map: &ClusterMap| map.keyspace(keyspace).unwrap().pending_split().cloned();
+    let found = pending(&begun).unwrap();
+    assert!(found.covers(PartitionId(0)) && !found.covers(PartitionId(1)));
+    let done = next(&begun, vec![found.into_change(keyspace)]).unwrap();
+    assert_eq!(pending(&done), None);
+    assert_eq!(done.keyspace(keyspace).unwrap().group(PartitionId(0)), None);
+    let outside = vec![MapChange::BeginSplit { keyspace, split: split(b"") }];
+    assert!(matches!(next(&map, outside), Err(MapError::Region { .. })));
+}
+
+#[test]
 fn complete_map_has_split_count_of_each_keyspace() {
     let split = || vec![MapChange::SplitKeyspace(DEFAULT_KEYSPACE)];
     let twice = next(&next(&one_node(2), split()).unwrap(), split()).unwrap();

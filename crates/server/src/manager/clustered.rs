@@ -6,18 +6,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, timeout};
-use zerohop_control::agent::{ClusterStatus, NoOutcome};
-use zerohop_control::command::{
-    self, CommandRefusal, ControlCommand, MovePartition, RecoverySource, RegionSplit,
-};
-use zerohop_placement::{KeyOrder, MapChange, NodeState};
+use tokio::time::{Instant, sleep};
+use zerohop_control::agent::ClusterStatus;
+use zerohop_control::command::{ControlCommand, MovePartition, RecoverySource};
+use zerohop_placement::{KeyOrder, MapChange, NodeState, PendingSplit};
 use zerohop_system::clock::unix_ms;
 use zerohop_wire::admin::{
     AdminAnswer, AdminDone, AdminQuestion, AdminReply, KeyspaceStatus, LossesAcknowledge, ManagersSet,
-    NodeRemove, PartitionMove, PartitionRecover, REFUSED_DECIDED, REFUSED_FAILED, REFUSED_FORGOTTEN,
-    REFUSED_REQUEST, REFUSED_UNDECIDED, REFUSED_UNFOLLOWED, REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE,
-    REFUSED_UNKNOWN_PARTITION,
+    NodeRemove, PartitionMove, PartitionRecover, REFUSED_DECIDED, REFUSED_FAILED, REFUSED_REQUEST,
+    REFUSED_UNKNOWN, REFUSED_UNKNOWN_NODE, REFUSED_UNKNOWN_PARTITION,
 };
 use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionId};
@@ -25,11 +22,11 @@ use zerohop_wire::plurals::counted;
 
 use super::changes::DecidedChange;
 use super::cluster_handle::Input;
+use super::control_decisions::have_decided;
 use super::keyspace_commands::decide;
-use super::keyspace_drop;
 use super::shared::ManagerShared;
-use super::tokens;
-use crate::limits::{DROP_CHECK_INTERVAL, MAP_WAIT};
+use super::{keyspace_drop, keyspace_split, tokens};
+use crate::limits::DROP_CHECK_INTERVAL;
 
 /// Executes a change.
 pub(super) async fn change(shared: &Rc<ManagerShared>, query: AdminQuestion) -> AdminAnswer {
@@ -139,10 +136,12 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, query: AdminQuestion) -> 
         MapChange::AlterKeyspace { id, config } => Some((ControlCommand::AlterKeyspace(id, config), false)),
         MapChange::DropKeyspace(id) => Some((ControlCommand::DropKeyspace(id), false)),
         MapChange::BeginDropKeyspace(id) => Some((ControlCommand::BeginDropKeyspace(id), false)),
-        MapChange::SplitKeyspace(id) => Some((ControlCommand::SplitKeyspace(id), false)),
+        MapChange::SplitKeyspace(keyspace) => {
+            Some((ControlCommand::BeginSplit { keyspace, split: PendingSplit::Keyspace }, false))
+        }
         MapChange::SplitRegion { keyspace, region, separator, share } => {
-            let split = RegionSplit { keyspace, region, separator, share };
-            Some((ControlCommand::SplitRegion(split), false))
+            let split = PendingSplit::Region { region, separator, share };
+            Some((ControlCommand::BeginSplit { keyspace, split }, false))
         }
         _ => None,
     });
@@ -153,6 +152,9 @@ pub(super) async fn change(shared: &Rc<ManagerShared>, query: AdminQuestion) -> 
         };
     };
     let closes = matches!(command, ControlCommand::BeginDropKeyspace(_));
+    if let ControlCommand::BeginSplit { keyspace: id, split } = command {
+        return keyspace_split::split(shared, keyspace, (id, split)).await;
+    }
     match have_decided(shared, command).await {
         Ok(_) if closes => await_drop(shared, keyspace, drop_wait.unwrap_or_default()).await,
         Ok(done) => {
@@ -271,76 +273,5 @@ async fn of_partition(
             AdminAnswer::of(AdminReply::Done(AdminDone { map_epoch: done.epoch.0, number: done.number }))
         }
         Err(refused) => refused,
-    }
-}
-
-/// Has the control group decide a command, and waits until the instances of this node have applied it.
-async fn have_decided(
-    shared: &Rc<ManagerShared>,
-    command: ControlCommand,
-) -> Result<command::CommandResult, AdminAnswer> {
-    let Some(cluster) = shared.cluster_handle() else {
-        return Err(AdminAnswer::refused(REFUSED_FAILED, "there is no cluster".to_owned()));
-    };
-    let done = match cluster.operate(command).await {
-        Ok(outcome) => outcome.result.map_err(|refusal| refused_command(&refusal))?,
-        Err(no_outcome) => return Err(without_outcome(no_outcome)),
-    };
-    match timeout(MAP_WAIT, shared.map_changes.reach(done.epoch)).await {
-        Ok(()) => Ok(done),
-        Err(_) => Err(AdminAnswer::refused(
-            REFUSED_UNFOLLOWED,
-            format!(
-                "the change is made (map epoch {}), but not every instance of this node has followed it within {MAP_WAIT:?}",
-                done.epoch
-            ),
-        )),
-    }
-}
-
-/// The answer to a command that the control group has refused.
-fn refused_command(refusal: &CommandRefusal) -> AdminAnswer {
-    let code = match refusal {
-        // A retry may succeed a moment later.
-        CommandRefusal::StaleIncarnation | CommandRefusal::StaleEpoch { .. } => REFUSED_FAILED,
-        // An earlier copy of the request may have been decided.
-        CommandRefusal::TooOld => REFUSED_FORGOTTEN,
-        _ => REFUSED_DECIDED,
-    };
-    AdminAnswer::refused(code, refusal.to_string())
-}
-
-/// The answer to a command without a known outcome. Only a command that was not accepted has changed nothing.
-fn without_outcome(no_outcome: NoOutcome) -> AdminAnswer {
-    let code = match no_outcome {
-        NoOutcome::TimedOut => REFUSED_UNDECIDED,
-        NoOutcome::Busy => REFUSED_FAILED,
-    };
-    AdminAnswer::refused(code, no_outcome.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn code(answer: AdminAnswer) -> String {
-        match answer.answer {
-            Some(AdminReply::Refused(refused)) => refused.code,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn only_a_command_that_was_not_accepted_is_answered_as_unchanged() {
-        let code = |no_outcome| code(without_outcome(no_outcome));
-        assert_eq!(code(NoOutcome::TimedOut), REFUSED_UNDECIDED);
-        assert_eq!(code(NoOutcome::Busy), REFUSED_FAILED);
-    }
-
-    #[test]
-    fn command_whose_outcome_is_forgotten_has_a_code_of_its_own() {
-        assert_eq!(code(refused_command(&CommandRefusal::TooOld)), REFUSED_FORGOTTEN);
-        assert_eq!(code(refused_command(&CommandRefusal::StaleIncarnation)), REFUSED_FAILED);
-        assert_eq!(code(refused_command(&CommandRefusal::UnknownKeyspace)), REFUSED_DECIDED);
     }
 }

@@ -360,6 +360,8 @@ fn describe(delta: &MapDelta) -> String {
         MapChange::SplitRegion { keyspace, region, separator, .. } => {
             format!("region {region} of keyspace {keyspace} split at {}", quoted(separator))
         }
+        MapChange::BeginSplit { keyspace, .. } => format!("keyspace {keyspace} is to be split"),
+        MapChange::CancelSplit(id) => format!("the split of keyspace {id} is given up"),
         MapChange::HasRegions { keyspace, table } => {
             format!("keyspace {keyspace} has {}", counted(table.live().len(), "region"))
         }

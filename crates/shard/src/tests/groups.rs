@@ -14,7 +14,7 @@ use super::bench::{InstanceBench, create, create_of, first_map, next, node};
 use zerohop_partition::{Program, Token, Unit};
 
 /// Time passes, batches end, and the messages between the two instances arrive. Returns the messages other than lease messages.
-fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, FrameKind)> {
+pub(super) fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, FrameKind)> {
     let decoder = Decoder::with_version(zerohop_wire::GREETING_VERSION, Features::default());
     let mut sent = Vec::new();
     for _ in 0..ms / 5 {
@@ -43,7 +43,7 @@ fn run_batches(benches: &mut [InstanceBench; 2], ms: u64) -> Vec<(PartitionId, F
     sent
 }
 
-fn apply(benches: &mut [InstanceBench; 2], changes: Vec<MapChange>) {
+pub(super) fn apply(benches: &mut [InstanceBench; 2], changes: Vec<MapChange>) {
     let delta = next(benches[0].instance.map(), changes);
     benches.iter_mut().for_each(|bench| bench.apply(&delta));
 }
@@ -87,7 +87,7 @@ fn a_partition_gets_company_is_written_by_both_and_handed_over() {
 }
 
 /// Adds to a record.
-struct Append<'a>(&'a str);
+pub(super) struct Append<'a>(pub(super) &'a str);
 
 impl Program for Append<'_> {
     fn run<D: Disk>(

@@ -3,6 +3,7 @@
 mod bench;
 mod groups;
 mod maps;
+mod prepared_splits;
 mod region_sizes;
 mod routing;
 mod serving;

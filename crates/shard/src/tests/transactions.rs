@@ -1,9 +1,9 @@
 //! Transactions over partitions of several instances, which exchange messages.
 
 mod disk_full;
-mod keyspace_drops;
 mod random;
 mod read_locks;
+mod readiness;
 mod scans;
 mod snapshots;
 mod splits;

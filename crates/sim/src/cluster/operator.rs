@@ -7,7 +7,8 @@ use zerohop_base::time::Time;
 use zerohop_control::agent::{AgentEvent, NoOutcome};
 use zerohop_control::command::{CommandOutcome, ControlCommand, ManagerInfo, MovePartition, RegionSplit};
 use zerohop_placement::{
-    ClusterMap, HashKind, KeyOrder, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount, Separators,
+    ClusterMap, HashKind, KeyOrder, KeyspaceConfig, KeyspaceName, NodeState, PartitionCount, PendingSplit,
+    Separators,
 };
 use zerohop_shard::LargeRegion;
 use zerohop_wire::ids::KeyspaceId;
@@ -111,7 +112,10 @@ impl SimulatedCluster {
             && now >= at
         {
             self.operator.splitting = None;
-            return self.send_control_command(ControlCommand::SplitKeyspace(id));
+            return self.send_control_command(ControlCommand::BeginSplit {
+                keyspace: id,
+                split: PendingSplit::Keyspace,
+            });
         }
         if let Some((id, at)) = self.operator.dropping
             && now >= at
@@ -174,7 +178,10 @@ impl SimulatedCluster {
                 self.redis.splits += 1;
                 let id =
                     second.filter(|id| draw.chance(1, 3) && !self.watch.is_dropped(*id)).unwrap_or(first);
-                self.send_control_command(ControlCommand::SplitKeyspace(id));
+                self.send_control_command(ControlCommand::BeginSplit {
+                    keyspace: id,
+                    split: PendingSplit::Keyspace,
+                });
             }
             1 | 2 if self.scenario.has(FaultKind::Moves) => {
                 let partitions: Vec<_> = map
@@ -242,7 +249,9 @@ impl SimulatedCluster {
         if has_values && self.transactional().is_some_and(|both| both.contains(&split.keyspace)) {
             self.begin_snapshots_over_split();
         }
-        self.send_control_command(ControlCommand::SplitRegion(split));
+        let RegionSplit { keyspace, region, separator, share } = split;
+        let split = PendingSplit::Region { region, separator, share };
+        self.send_control_command(ControlCommand::BeginSplit { keyspace, split });
     }
 
     /// Sends a random command.
@@ -280,7 +289,10 @@ impl SimulatedCluster {
                     self.begin_snapshots_over_split();
                     self.operator.splitting = Some((id, self.now().after_us(BEFORE_SPLIT_US)));
                 } else {
-                    self.send_control_command(ControlCommand::SplitKeyspace(id));
+                    self.send_control_command(ControlCommand::BeginSplit {
+                        keyspace: id,
+                        split: PendingSplit::Keyspace,
+                    });
                 }
             }
             7 | 8 if self.scenario.has(FaultKind::Moves) => {
@@ -379,9 +391,7 @@ impl SimulatedCluster {
         {
             self.operator.managers = None;
         }
-        if matches!(command, ControlCommand::SplitKeyspace(_) | ControlCommand::SplitRegion(_))
-            && result.is_err()
-        {
+        if matches!(command, ControlCommand::BeginSplit { .. }) && result.is_err() {
             self.coverage.splits_refused += 1;
         }
     }

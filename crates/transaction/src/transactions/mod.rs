@@ -366,6 +366,12 @@ impl Transactions {
             && self.releasing.is_empty()
     }
 
+    /// Whether no transaction is being decided here. Of a coordinator's own part nothing is logged before its decision.
+    #[must_use]
+    pub fn decides_none(&self) -> bool {
+        self.running.is_empty() && self.unknown.is_empty()
+    }
+
     /// Whether there is no intent and no waiter: then accesses to records need no check.
     #[must_use]
     pub fn is_free(&self) -> bool {

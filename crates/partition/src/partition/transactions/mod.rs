@@ -156,6 +156,13 @@ impl Partition {
             && self.transacting.as_ref().is_none_or(|one| one.transactions.is_drained())
     }
 
+    /// The last log index, unless a transaction is being decided here. While the map has a pending split of the partition, no later
+    /// entry has keys that the split divides.
+    pub fn split_barrier(&self) -> Option<u64> {
+        let decides_none = self.transacting.as_ref().is_none_or(|one| one.transactions.decides_none());
+        decides_none.then(|| self.log_writer.last())
+    }
+
     /// Whether a transaction may still change a record here at or below a time. No transaction that starts later does.
     pub(super) fn may_commit_by(&mut self, at: Timestamp) -> bool {
         if !self.has_transactions() {

@@ -111,6 +111,7 @@ impl Partition {
         if !self.open_transactions() {
             return fail(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, effects);
         }
+        let awaits_split = self.hash_range().is_some_and(|range| map.awaits_split(&range));
         let Some(transacting) = self.transacting.as_deref_mut() else { return };
         transacting.has_only_read_locks = false;
         let id = TransactionId { coordinator, session: stamp.session, sequence: stamp.sequence };
@@ -121,6 +122,10 @@ impl Partition {
         {
             let (reason, item) = (AbortReason::Misplaced, AbortReason::NONE);
             return fail(Failure::Aborted { reason, part, item }, effects);
+        }
+        // The own part of a coordinator is one entry, which must be committed before the split.
+        if !transacting.transactions.runs(&id) && awaits_split {
+            return fail(Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, effects);
         }
         // There is no room even to log a refusal, so nothing is started.
         if !transacting.transactions.runs(&id)

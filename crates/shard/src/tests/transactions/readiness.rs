@@ -1,4 +1,6 @@
-//! Keyspaces that are dropped while transactions between them and others are in progress.
+//! Keyspaces that are dropped or split while transactions between them and others are in progress.
+
+use zerohop_placement::PendingSplit;
 
 use super::*;
 
@@ -42,6 +44,17 @@ impl InstanceNetwork {
         let envelope = self.benches[holder].envelope(other, &keys[3]);
         let message = Message::Transact(Transact { stamp, parts: &encode_parts(&parts) });
         (holder, self.benches[holder].send_request(envelope, &message))
+    }
+
+    fn begin_split(&mut self, id: u32) {
+        let change = MapChange::BeginSplit { keyspace: KeyspaceId(id), split: PendingSplit::Keyspace };
+        let delta = next(self.map(), vec![change]);
+        self.benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    }
+
+    /// Whether an instance has reported for the present map that it is ready to split a keyspace.
+    fn is_ready_to_split(&self, bench: usize, id: u32) -> bool {
+        self.benches[bench].sent.drained.contains(&(KeyspaceId(id), self.map().epoch()))
     }
 
     fn is_idle(&self) -> bool {
@@ -95,6 +108,33 @@ fn decision_ends_if_participant_keyspace_is_dropped() {
     assert!(!world.is_idle(), "an old map may not have it yet");
     world.run_batches(8_000);
     assert!(world.is_idle(), "nothing is left");
+}
+
+/// Whether a keyspace counts as drained although its participant has not heard of a decision that was acknowledged.
+#[cfg(debug_assertions)]
+fn is_drained_before_its_decisions_end() -> bool {
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
+    world.create_other(OTHER);
+    world.lose_decisions();
+    let request = world.transact_over_both(1, OTHER);
+    while world.benches[1].sent.answers.is_empty() {
+        world.run_batches(5);
+    }
+    assert!(world.answer(request).expect("is there").expect("is done").starts_with("transacted 2"));
+    world.begin_drop_keyspace(OTHER);
+    world.run_batches(1_000);
+    world.is_drained(OTHER)
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn keyspace_that_counts_as_drained_early_is_found() {
+    use zerohop_partition::planted::{Bug, plant};
+    assert!(!is_drained_before_its_decisions_end());
+    plant(Some(Bug::KeyspaceNotDrained));
+    let is_early = is_drained_before_its_decisions_end();
+    plant(None);
+    assert!(is_early);
 }
 
 #[test]
@@ -236,4 +276,41 @@ fn drained_keyspace_refuses_transactions_of_unaware_coordinator_group() {
         let is_misplaced = matches!(refused, Failure::Aborted { reason: AbortReason::Misplaced, .. });
         assert!(is_misplaced, "{copies} copies: {refused:?}");
     }
+}
+
+#[test]
+fn coordinator_is_ready_after_its_decisions_and_participant_before_them() {
+    let mut world = InstanceNetwork::new(2, Durability::Sync);
+    world.create_other(OTHER);
+    let keys = world.keys();
+    assert_eq!((world.holder(&keys[0]), world.holder(&keys[3])), (0, 1));
+    // The participant's answers are lost: it is prepared, and nothing is decided.
+    world.loses = Box::new(|from, _| from == 0);
+    let request = world.transact_over_both(1, OTHER);
+    world.run_batches(100);
+    world.begin_split(KEYSPACE);
+    world.run_batches(200);
+    assert!(world.is_ready_to_split(0, KEYSPACE), "each child can complete its half of what is prepared");
+    world.begin_split(OTHER);
+    world.run_batches(200);
+    assert!(!world.is_ready_to_split(1, OTHER), "its own part is not logged yet");
+    let later = world.transact_over_both(2, OTHER);
+    world.run_batches(100);
+    let refused = world.answer(later).expect("is answered").expect_err("nothing begins");
+    assert!(matches!(refused, Failure::Busy { .. }), "{refused:?}");
+    world.loses = Box::new(|_, _| false);
+    world.run_batches(1_500);
+    assert!(
+        world.answer(request).expect("is answered").expect("what runs is done").starts_with("transacted 2")
+    );
+    assert!(world.is_ready_to_split(1, OTHER));
+    // A client that repeats a completed transaction gets its outcome.
+    let repeated = world.transact_over_both(1, OTHER);
+    world.run_batches(100);
+    assert!(world.answer(repeated).expect("is there").expect("is done").starts_with("transacted 2"));
+    let delta = next(world.map(), vec![MapChange::CancelSplit(KeyspaceId(OTHER))]);
+    world.benches.iter_mut().for_each(|bench| bench.apply(&delta));
+    let later = world.transact_over_both(3, OTHER);
+    world.run_batches(100);
+    assert!(world.answer(later).expect("is answered").expect("is done").starts_with("transacted 2"));
 }
