@@ -14,8 +14,7 @@ use zerohop_client::{
 };
 use zerohop_layer_log::keys::PARTITIONS_MAX;
 use zerohop_layer_queue::{CreateQueue, PARTITIONS_MAX as QUEUE_PARTITIONS_MAX};
-use zerohop_log_client::LogSettings;
-use zerohop_queue_client::QueueSettings;
+use zerohop_log_client::StorageSettings;
 use zerohop_wire::admin::{AdminQuestion, AdminReply, KeyspaceSettings};
 
 use crate::answer::PythonAnswer;
@@ -162,7 +161,7 @@ impl NativeClient {
             return Err(PyValueError::new_err(format!("a log has 1 to {PARTITIONS_MAX} partitions")));
         }
         let client = self.client(py)?;
-        let settings = LogSettings { replicas, min_in_sync, durability };
+        let settings = StorageSettings { replicas, min_in_sync, durability };
         let arguments = LogArguments { id, partitions, retention_ms, retention_bytes, settings };
         outcome::run(&self.0, py, async move { log::create(&client, name, arguments).await.into() })
     }
@@ -195,7 +194,7 @@ impl NativeClient {
             )));
         }
         let client = self.client(py)?;
-        let settings = QueueSettings { replicas, min_in_sync, durability };
+        let settings = StorageSettings { replicas, min_in_sync, durability };
         let create = CreateQueue { id, partitions, lease, tries, names };
         outcome::run(&self.0, py, async move { queue::create(&client, name, create, settings).await.into() })
     }

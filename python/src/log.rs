@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use zerohop_client::{Client, Error, Reason};
 use zerohop_layer_log::{CreateLog, LogError, LogRecord, TrimGoal};
 use zerohop_log_client::{
-    LogClient, LogPopper, LogReader, LogSettings, OpenError, PlacedRecord, ReadStart, new_log,
+    LogClient, LogPopper, LogReader, OpenError, PlacedRecord, ReadStart, StorageSettings, new_log,
 };
 use zerohop_wire::admin::{AdminQuestion, REFUSED_EXISTS};
 
@@ -30,7 +30,7 @@ pub(crate) struct LogArguments {
     pub(crate) partitions: u32,
     pub(crate) retention_ms: Option<u64>,
     pub(crate) retention_bytes: Option<u64>,
-    pub(crate) settings: LogSettings,
+    pub(crate) settings: StorageSettings,
 }
 
 /// A record of a caller: value, key, headers, time in milliseconds since 1970.

@@ -7,7 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use zerohop_client::{Client, Error, Reason};
 use zerohop_layer_queue::{CreateQueue, NewMessage, PartitionStatistics, QueueError, SettleAction};
-use zerohop_queue_client::{BadLeaseToken, LeaseToken, OpenError, QueueClient, QueueSettings, new_queue};
+use zerohop_queue_client::{BadLeaseToken, LeaseToken, OpenError, QueueClient, StorageSettings, new_queue};
 use zerohop_wire::admin::{AdminQuestion, REFUSED_EXISTS};
 
 use crate::answer::PythonAnswer;
@@ -32,7 +32,7 @@ pub(crate) async fn create(
     client: &Client,
     name: String,
     create: CreateQueue,
-    settings: QueueSettings,
+    settings: StorageSettings,
 ) -> Result<PythonAnswer, Problem> {
     let keyspace = AdminQuestion::CreateKeyspace(new_queue(name.clone(), create.partitions, settings));
     match cluster::request(client, keyspace).await {

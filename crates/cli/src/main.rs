@@ -13,6 +13,7 @@ mod folder;
 mod global_options;
 mod keyspace;
 mod kv;
+mod layer;
 mod local;
 mod log;
 mod manual;

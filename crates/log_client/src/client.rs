@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-use tokio::task::JoinSet;
-use zerohop_client::{Client, Error, KeyOrder, Keyspace, Transaction};
-use zerohop_layer_driver::{RecordStore, decide_within, run};
+use zerohop_client::{Client, Error, Transaction};
+use zerohop_layer_driver::{RecordStore, StorageSettings, decide_within, run};
 use zerohop_layer_log::{
     self as layer, AlterLog, AppendOutcome, Batch, BatchLimits, Bounds, CreateLog, LogError, LogOptions,
     LogPage, LogProcedure, LogRecord, ReadLog, ReadRequest, TimeSearch, Trim, TrimGoal, TrimOutcome, keys,
 };
 use zerohop_layer_procedure::Version;
 use zerohop_placement::HashKind;
+use zerohop_wire::admin::KeyspaceSettings;
 
 use crate::layer::{Logs, failed};
 
@@ -46,6 +46,12 @@ impl From<LogError> for OpenError {
     }
 }
 
+/// The settings of the keyspace of a log, which a manager creates. It is ordered, with a region for each log partition.
+#[must_use]
+pub fn new_log(name: String, partitions: u32, settings: StorageSettings) -> KeyspaceSettings {
+    settings.keyspace(name, keys::separators(partitions))
+}
+
 /// A log.
 #[derive(Clone, Debug)]
 pub struct LogClient {
@@ -59,28 +65,24 @@ impl LogClient {
     /// # Errors
     /// [`OpenError::Client`] if there is no keyspace of this name; [`LogError::NoSuchLog`] if it has no log.
     pub async fn open(client: &Client, name: &str) -> Result<Self, OpenError> {
-        let store = RecordStore::new(client.clone(), ordered(client, name).await?);
+        let store = open_store(client, name).await?;
         let options = run::<Logs, _>(&store, layer::read_options()).await?;
         Ok(Self { store, options })
     }
 
-    /// Makes a keyspace of the settings of [`new_log`](crate::new_log) a log. A keyspace that was created before, and has no
+    /// Makes a keyspace of the settings of [`new_log`] a log. A keyspace that was created before, and has no
     /// records, becomes one too.
     ///
     /// # Errors
     /// [`LogError::LogExists`], and [`LogError::NoSuchLog`] if the keyspace is none of a log of so many partitions.
     pub async fn create(client: &Client, name: &str, create: CreateLog) -> Result<Self, OpenError> {
-        let records = ordered(client, name).await?;
-        let separators = keys::separators(create.partitions);
-        let has_regions = records.config().separators.iter().eq(separators.iter().map(Vec::as_slice));
-        let store = RecordStore::new(client.clone(), records);
+        let store = open_store(client, name).await?;
         match run::<Logs, _>(&store, layer::read_options()).await {
             Ok(_) => return Err(LogError::LogExists.into()),
             Err(LogError::NoSuchLog) => {}
             Err(error) => return Err(error.into()),
         }
-        let (entries, _) = store.scan(Vec::new(), vec![0xff; 5], 1, 1).await.map_err(failed)?;
-        if !has_regions || !entries.is_empty() {
+        if !store.is_new(&keys::separators(create.partitions)).await.map_err(failed)? {
             return Err(LogError::NoSuchLog.into());
         }
         let options = run::<Logs, _>(&store, layer::create_log(create)).await?;
@@ -211,23 +213,11 @@ impl LogClient {
     /// # Errors
     /// Those of the store.
     pub async fn wait_any(&self, tails: &[(u32, Version)], until: u64) -> Result<(), LogError> {
-        let mut waits = JoinSet::new();
-        for (partition, version) in tails {
-            let (store, key, version) = (self.store.clone(), keys::tail(*partition), *version);
-            waits.spawn(async move { store.wait_changed(&key, version, until).await });
-        }
-        match waits.join_next().await {
-            Some(Ok(ended)) => ended.map_err(failed),
-            Some(Err(error)) => Err(LogError::Unavailable(error.to_string())),
-            None => Ok(()),
-        }
+        let key = |(partition, version): &(u32, Version)| (keys::tail(*partition), *version);
+        self.store.wait_any_changed(tails.iter().map(key).collect(), until).await.map_err(failed)
     }
 }
 
-async fn ordered(client: &Client, name: &str) -> Result<Keyspace, OpenError> {
-    let records = client.keyspace(name).await?;
-    match records.config().order {
-        KeyOrder::Ordered => Ok(records),
-        KeyOrder::Hashed => Err(LogError::NoSuchLog.into()),
-    }
+async fn open_store(client: &Client, name: &str) -> Result<RecordStore, OpenError> {
+    RecordStore::open(client, name).await?.ok_or_else(|| LogError::NoSuchLog.into())
 }

@@ -11,16 +11,15 @@
 //! - [`new_log`] has the settings of the keyspace of a log, with a region for each log partition.
 
 mod client;
-mod create;
 mod groups;
 mod layer;
 mod popper;
 mod producer;
 mod reader;
 
-pub use client::{LogClient, OpenError};
-pub use create::{LogSettings, new_log};
+pub use client::{LogClient, OpenError, new_log};
 pub use groups::{GroupSummary, PartitionOffset};
 pub use popper::LogPopper;
 pub use producer::LogProducer;
 pub use reader::{LogReader, PlacedRecord, ReadStart};
+pub use zerohop_layer_driver::StorageSettings;

@@ -3,9 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use tokio::task::JoinSet;
-use zerohop_client::{Client, Error, KeyOrder, Keyspace, Transaction};
-use zerohop_layer_driver::{RecordStore, decide_within, run};
+use zerohop_client::{Client, Error, Transaction};
+use zerohop_layer_driver::{RecordStore, StorageSettings, decide_within, run};
 use zerohop_layer_procedure::{RecordKey, Version};
 use zerohop_layer_queue::{
     self as layer, ConsumerId, CreateQueue, DeadPage, ListDead, MessageId, NewMessage, PartitionStatistics,
@@ -13,6 +12,7 @@ use zerohop_layer_queue::{
     SettleRequest, Sweep, keys,
 };
 use zerohop_placement::HashKind;
+use zerohop_wire::admin::KeyspaceSettings;
 
 use crate::layer::{Queues, failed};
 use crate::lease_token::LeaseToken;
@@ -50,6 +50,12 @@ impl From<QueueError> for OpenError {
     }
 }
 
+/// The settings of the keyspace of a queue, which a manager creates. It is ordered, with a region for each partition.
+#[must_use]
+pub fn new_queue(name: String, partitions: u32, settings: StorageSettings) -> KeyspaceSettings {
+    settings.keyspace(name, keys::separators(partitions))
+}
+
 /// A queue.
 #[derive(Clone, Debug)]
 pub struct QueueClient {
@@ -63,28 +69,24 @@ impl QueueClient {
     /// # Errors
     /// [`OpenError::Client`] if there is no keyspace of this name; [`QueueError::NoSuchQueue`] if it has no queue.
     pub async fn open(client: &Client, name: &str) -> Result<Self, OpenError> {
-        let store = RecordStore::new(client.clone(), ordered(client, name).await?);
+        let store = open_store(client, name).await?;
         let options = run::<Queues, _>(&store, layer::read_options()).await?;
         Ok(Self { store, options })
     }
 
-    /// Makes a keyspace of the settings of [`new_queue`](crate::new_queue) a queue. A keyspace that was created before, and has no
+    /// Makes a keyspace of the settings of [`new_queue`] a queue. A keyspace that was created before, and has no
     /// records, becomes one too.
     ///
     /// # Errors
     /// [`QueueError::QueueExists`], and [`QueueError::NoSuchQueue`] if the keyspace is none of a queue of so many partitions.
     pub async fn create(client: &Client, name: &str, create: CreateQueue) -> Result<Self, OpenError> {
-        let records = ordered(client, name).await?;
-        let separators = keys::separators(create.partitions);
-        let has_regions = records.config().separators.iter().eq(separators.iter().map(Vec::as_slice));
-        let store = RecordStore::new(client.clone(), records);
+        let store = open_store(client, name).await?;
         match run::<Queues, _>(&store, layer::read_options()).await {
             Ok(_) => return Err(QueueError::QueueExists.into()),
             Err(QueueError::NoSuchQueue) => {}
             Err(error) => return Err(error.into()),
         }
-        let (entries, _) = store.scan(Vec::new(), vec![0xff; 5], 1, 1).await.map_err(failed)?;
-        if !has_regions || !entries.is_empty() {
+        if !store.is_new(&keys::separators(create.partitions)).await.map_err(failed)? {
             return Err(QueueError::NoSuchQueue.into());
         }
         let options = run::<Queues, _>(&store, layer::create_queue(create)).await?;
@@ -290,16 +292,7 @@ impl QueueClient {
         counts: Vec<(RecordKey, Version)>,
         until: u64,
     ) -> Result<(), QueueError> {
-        let mut waits = JoinSet::new();
-        for (key, version) in counts {
-            let store = self.store.clone();
-            waits.spawn(async move { store.wait_changed(&key, version, until).await });
-        }
-        match waits.join_next().await {
-            Some(Ok(ended)) => ended.map_err(failed),
-            Some(Err(error)) => Err(QueueError::Unavailable(error.to_string())),
-            None => Ok(()),
-        }
+        self.store.wait_any_changed(counts, until).await.map_err(failed)
     }
 }
 
@@ -311,10 +304,6 @@ fn by_consumer(leases: &[LeaseToken]) -> BTreeMap<(u32, ConsumerId), Vec<Receipt
     all
 }
 
-async fn ordered(client: &Client, name: &str) -> Result<Keyspace, OpenError> {
-    let records = client.keyspace(name).await?;
-    match records.config().order {
-        KeyOrder::Ordered => Ok(records),
-        KeyOrder::Hashed => Err(QueueError::NoSuchQueue.into()),
-    }
+async fn open_store(client: &Client, name: &str) -> Result<RecordStore, OpenError> {
+    RecordStore::open(client, name).await?.ok_or_else(|| QueueError::NoSuchQueue.into())
 }

@@ -12,14 +12,13 @@
 
 mod client;
 mod consumer;
-mod create;
 mod layer;
 mod lease_token;
 mod producer;
 mod retry;
 
-pub use client::{OpenError, QueueClient};
+pub use client::{OpenError, QueueClient, new_queue};
 pub use consumer::{LeasedMessage, QueueConsumer};
-pub use create::{QueueSettings, new_queue};
 pub use lease_token::{BadLeaseToken, LeaseToken};
 pub use producer::QueueProducer;
+pub use zerohop_layer_driver::StorageSettings;

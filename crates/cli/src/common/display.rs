@@ -14,6 +14,14 @@ pub(crate) struct JsonValue<'a>(pub(crate) &'a [u8]);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Name<'a>(pub(crate) &'a [u8]);
 
+/// A log or queue: its name under its kind; to be flattened into an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LayerName<'a> {
+    /// `log` or `queue`.
+    pub(crate) kind: &'static str,
+    pub(crate) name: &'a str,
+}
+
 /// The attributes of a blob; to be flattened into an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
@@ -21,6 +29,14 @@ pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 impl Serialize for Name<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         field(serializer, "name", "name_base64", self.0)
+    }
+}
+
+impl Serialize for LayerName<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(1))?;
+        map.serialize_entry(self.kind, self.name)?;
+        map.end()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Negative answers about logs and queues: a sentence or JSON, with exit code 1.
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde::Serialize;
 
+use super::display::LayerName;
 use super::ending::{CommandEnding, CommandError};
 use super::names;
 use crate::output;
@@ -14,38 +15,27 @@ pub(crate) enum CommandUse {
 }
 
 /// A negative answer: what it is about, a word for programs, and a sentence.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct NegativeAnswer<'a> {
-    /// `log` or `queue`.
-    pub(crate) kind: &'static str,
-    pub(crate) name: &'a str,
-    pub(crate) reason: &'static str,
-    pub(crate) text: &'a str,
+    #[serde(flatten)]
+    about: LayerName<'a>,
+    done: bool,
+    reason: &'static str,
+    error: &'a str,
 }
 
-impl Serialize for NegativeAnswer<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(4))?;
-        map.serialize_entry(self.kind, self.name)?;
-        map.serialize_entry("done", &false)?;
-        map.serialize_entry("reason", self.reason)?;
-        map.serialize_entry("error", self.text)?;
-        map.end()
+impl<'a> NegativeAnswer<'a> {
+    pub(crate) const fn new(about: LayerName<'a>, reason: &'static str, error: &'a str) -> Self {
+        Self { about, done: false, reason, error }
     }
-}
 
-impl NegativeAnswer<'_> {
     /// Prints it.
     pub(crate) fn print(&self, is_json: bool) -> Result<CommandEnding, CommandError> {
         if is_json {
             output::json(self)?;
         } else {
-            output::problem(&format!(
-                "zerohop: {} {}: {}",
-                self.kind,
-                names::quoted(self.name.as_bytes()),
-                self.text
-            ));
+            let LayerName { kind, name } = self.about;
+            output::problem(&format!("zerohop: {kind} {}: {}", names::quoted(name.as_bytes()), self.error));
         }
         Ok(CommandEnding::No)
     }

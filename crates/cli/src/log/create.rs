@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use zerohop_layer_log::{CreateLog, LogError, keys};
-use zerohop_log_client::{LogClient, LogSettings, OpenError, new_log};
+use zerohop_log_client::{LogClient, OpenError, StorageSettings, new_log};
 
 use super::info::{LogOutput, print_log};
 use super::place::{LogPlace, log_name};
@@ -55,7 +55,7 @@ pub(super) async fn run(arguments: LogCreateArguments) -> Result<CommandEnding, 
         place,
     } = arguments;
     let client = place.target.connect().await?;
-    let settings = LogSettings { replicas, min_in_sync, durability };
+    let settings = StorageSettings { replicas, min_in_sync, durability };
     let is_made = match admin::create(&client, new_log(name.clone(), partitions, settings)).await {
         Ok(_) => true,
         // It may be one that an interrupted creation has left.

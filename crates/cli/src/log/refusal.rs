@@ -3,6 +3,7 @@
 use zerohop_layer_log::LogError;
 use zerohop_wire::plurals::counted;
 
+use crate::common::display::LayerName;
 use crate::common::ending::{CommandEnding, CommandError};
 pub(super) use crate::common::refusal::CommandUse;
 use crate::common::refusal::NegativeAnswer;
@@ -58,7 +59,8 @@ impl LogRefusal {
 
     /// Prints it.
     pub(super) fn print(&self, is_json: bool, log: &str) -> Result<CommandEnding, CommandError> {
-        NegativeAnswer { kind: "log", name: log, reason: self.reason, text: &self.text }.print(is_json)
+        let about = LayerName { kind: "log", name: log };
+        NegativeAnswer::new(about, self.reason, &self.text).print(is_json)
     }
 }
 

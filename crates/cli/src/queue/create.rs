@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use zerohop_layer_queue::{CreateQueue, PARTITIONS_MAX, QueueError};
-use zerohop_queue_client::{OpenError, QueueClient, QueueSettings, new_queue};
+use zerohop_queue_client::{OpenError, QueueClient, StorageSettings, new_queue};
 
 use super::place::{QueuePlace, millis, queue_name};
 use super::refusal::{self, CommandUse, QueueRefusal, failed_to_read};
@@ -59,7 +59,7 @@ pub(super) async fn run(arguments: QueueCreateArguments) -> Result<CommandEnding
         place,
     } = arguments;
     let client = place.target.connect().await?;
-    let settings = QueueSettings { replicas, min_in_sync, durability };
+    let settings = StorageSettings { replicas, min_in_sync, durability };
     let is_made = match admin::create(&client, new_queue(name.clone(), partitions, settings)).await {
         Ok(_) => true,
         // It may be one that an interrupted creation has left.

@@ -2,6 +2,7 @@
 
 use zerohop_layer_queue::QueueError;
 
+use crate::common::display::LayerName;
 use crate::common::ending::{CommandEnding, CommandError};
 pub(super) use crate::common::refusal::CommandUse;
 use crate::common::refusal::NegativeAnswer;
@@ -45,7 +46,8 @@ impl QueueRefusal {
 
     /// Prints it.
     pub(super) fn print(&self, is_json: bool, queue: &str) -> Result<CommandEnding, CommandError> {
-        NegativeAnswer { kind: "queue", name: queue, reason: self.reason, text: &self.text }.print(is_json)
+        let about = LayerName { kind: "queue", name: queue };
+        NegativeAnswer::new(about, self.reason, &self.text).print(is_json)
     }
 }
 

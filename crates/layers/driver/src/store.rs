@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use zerohop_client::{
-    AbortReason, Client, Error, Failure, Keyspace, Reason, Record, Timestamp, Transaction, Transform,
-    WaitUntil,
+    AbortReason, Client, Error, Failure, KeyOrder, Keyspace, Reason, Record, Timestamp, Transaction,
+    Transform, WaitUntil,
 };
 use zerohop_layer_procedure::{Addition, NO_BYTE_LIMIT, RecordKey, Version, VersionedRecord, Write, after};
 
@@ -16,6 +17,9 @@ const COMMITS_MAX: u32 = 20;
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 /// The longest pause.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// A key behind all keys of layers, which begin with the number of a partition.
+const BEHIND_ALL: [u8; 5] = [0xff; 5];
 
 /// The records of a page of a scan, in the order of keys, and where the scan continues.
 pub type RecordPage = (Vec<(RecordKey, Vec<u8>)>, Option<RecordKey>);
@@ -32,6 +36,28 @@ impl RecordStore {
     #[must_use]
     pub const fn new(client: Client, records: Keyspace) -> Self {
         Self { client, records }
+    }
+
+    /// The records of the keyspace of a name; nothing if it is not ordered.
+    ///
+    /// # Errors
+    /// There is no keyspace of this name, and those of a client without a cluster.
+    pub async fn open(client: &Client, name: &str) -> Result<Option<Self>, Error> {
+        let records = client.keyspace(name).await?;
+        Ok(match records.config().order {
+            KeyOrder::Ordered => Some(Self::new(client.clone(), records)),
+            KeyOrder::Hashed => None,
+        })
+    }
+
+    /// Whether the keyspace has no records, and its regions begin at these separators.
+    ///
+    /// # Errors
+    /// The cluster does not serve a partition.
+    pub async fn is_new(&self, separators: &[Vec<u8>]) -> Result<bool, StoreError> {
+        let (entries, _) = self.scan(Vec::new(), BEHIND_ALL.to_vec(), 1, 1).await?;
+        let has_regions = self.records.config().separators.iter().eq(separators.iter().map(Vec::as_slice));
+        Ok(has_regions && entries.is_empty())
     }
 
     /// The client.
@@ -222,6 +248,27 @@ impl RecordStore {
             Ok(_) => Ok(()),
             Err(error) if is_end_of_wait(&error) => Ok(()),
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Waits until one of these records has another version, or until a moment in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// The cluster does not serve a partition.
+    pub async fn wait_any_changed(
+        &self,
+        records: Vec<(RecordKey, Version)>,
+        until: u64,
+    ) -> Result<(), StoreError> {
+        let mut waits = JoinSet::new();
+        for (key, version) in records {
+            let store = self.clone();
+            waits.spawn(async move { store.wait_changed(&key, version, until).await });
+        }
+        match waits.join_next().await {
+            Some(Ok(ended)) => ended,
+            Some(Err(error)) => Err(StoreError::Unavailable(error.to_string())),
+            None => Ok(()),
         }
     }
 }

@@ -1,0 +1,7 @@
+//! What `zerohop log` and `zerohop queue` share: each log and each queue is a keyspace of its own.
+
+mod drop;
+mod list;
+
+pub(crate) use self::drop::{LayerDropArguments, drop_layer};
+pub(crate) use self::list::{LayerSummary, list};
