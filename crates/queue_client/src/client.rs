@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use zerohop_client::{Client, Error, Transaction};
 use zerohop_layer_driver::{RecordStore, StorageSettings, decide_within, run};
@@ -61,6 +62,8 @@ pub fn new_queue(name: String, partitions: u32, settings: StorageSettings) -> Ke
 pub struct QueueClient {
     pub(crate) store: RecordStore,
     options: QueueOptions,
+    /// How many messages this process has pushed since its consumers looked, by partition. Clones share it.
+    pushed: Arc<Mutex<BTreeMap<u32, u64>>>,
 }
 
 impl QueueClient {
@@ -71,7 +74,7 @@ impl QueueClient {
     pub async fn open(client: &Client, name: &str) -> Result<Self, OpenError> {
         let store = open_store(client, name).await?;
         let options = run::<Queues, _>(&store, layer::read_options()).await?;
-        Ok(Self { store, options })
+        Ok(Self { store, options, pushed: Arc::default() })
     }
 
     /// Makes a keyspace of the settings of [`new_queue`] a queue. A keyspace that was created before, and has no
@@ -90,7 +93,7 @@ impl QueueClient {
             return Err(QueueError::NoSuchQueue.into());
         }
         let options = run::<Queues, _>(&store, layer::create_queue(create)).await?;
-        Ok(Self { store, options })
+        Ok(Self { store, options, pushed: Arc::default() })
     }
 
     /// Its options.
@@ -278,12 +281,17 @@ impl QueueClient {
         self.run(Sweep::new(partition)).await
     }
 
-    /// The versions of the counts of all partitions, for [`Self::wait_any`].
-    pub(crate) async fn counts(&self) -> Result<Vec<(RecordKey, Version)>, QueueError> {
-        let keys: Vec<_> = (0..self.options.partitions).map(keys::counts).collect();
-        let found = self.store.read(&keys).await.map_err(failed)?;
-        let versions = keys.into_iter().zip(found);
-        versions.map(|(key, counts)| Ok((key, counts.ok_or(QueueError::NoSuchQueue)?.version))).collect()
+    /// Notes messages that this process has pushed: a hint for its consumers.
+    pub(crate) fn note_pushed(&self, partition: u32, messages: u64) {
+        let mut pushed = self.pushed.lock().unwrap_or_else(PoisonError::into_inner);
+        *pushed.entry(partition).or_default() += messages;
+    }
+
+    /// Takes the hints of [`Self::note_pushed`]: each goes to one consumer.
+    pub(crate) fn take_pushed(&self, note: impl FnMut(u32, u64)) {
+        let pushed = std::mem::take(&mut *self.pushed.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut note = note;
+        pushed.into_iter().for_each(|(partition, messages)| note(partition, messages));
     }
 
     /// Waits until one of these records has another version, or until a moment in milliseconds since 1970.

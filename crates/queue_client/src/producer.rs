@@ -86,9 +86,11 @@ impl QueueProducer {
                 self.next += messages.len() as u64;
                 let request =
                     PushRequest { partition, producer, first, messages, names, is_remembered: true };
+                let ready = request.messages.iter().filter(|message| message.delay == 0).count();
                 let outcome = retry::run(&self.queue.store, until, |_| push(request.clone())).await?;
                 indexes.into_iter().zip(outcome.messages).for_each(|(index, id)| ids[index] = id);
                 duplicates += outcome.duplicates;
+                self.queue.note_pushed(partition, ready.saturating_sub(outcome.duplicates) as u64);
             }
         }
         Ok((ids, duplicates))

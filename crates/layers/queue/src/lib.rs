@@ -10,6 +10,8 @@
 //!   of the moment when that ends.
 //! - A pop moves entries from the first order to the second, under the name of the consumer and the number of the pop. A pop
 //!   that is repeated under its number gets the same messages.
+//! - A pop of a queue of several partitions looks at few of them: hints and two drawn at random. Before it has found nothing, it
+//!   reads the counts of all, and looks where there are messages.
 //! - An acknowledgement removes a message if its lease still stands. It may be a part of a transaction with its effects, so
 //!   that a message is processed exactly once.
 //! - Of a group, only the first message has an entry. So messages of a group are processed in their order, one at a time.
@@ -17,6 +19,7 @@
 //!
 //! The procedures open no socket, read no clock and draw no random numbers: ids and times are arguments.
 
+mod consume;
 mod create;
 mod dead;
 #[cfg(test)]
@@ -34,6 +37,7 @@ mod settle;
 mod statistics;
 mod sweep;
 
+pub use consume::{ConsumeOutcome, ConsumeQueue, ConsumeRequest, ConsumerState};
 pub use create::{CreateQueue, create_queue, read_options};
 pub use dead::{DeadLetter, DeadPage, ListDead, purge_dead, redrive_dead};
 pub use error::QueueError;

@@ -34,6 +34,10 @@ pub enum Bug {
     SettledAgainInTransaction,
     /// An extended lease leaves the entry of the old one.
     OldEntryStays,
+    /// A pop without messages has looked at hints and drawn partitions only.
+    OnlyDrawnLookedAt,
+    /// A consumer that waits has looked at a partition before it has read the counts.
+    LookedBeforeCounts,
 }
 
 zerohop_base::mutant_switch!(Bug);

@@ -4,4 +4,5 @@ mod clients;
 mod machine;
 mod model;
 mod simulation;
+mod whole_queue;
 mod world;
