@@ -65,6 +65,12 @@ pub(crate) enum PythonAnswer {
         next: u64,
     },
     LogRecords(Vec<PlacedRecord>),
+    /// What a member of a group reads, and records of it.
+    LogPolled {
+        generation: u64,
+        partitions: Vec<u32>,
+        records: Vec<PlacedRecord>,
+    },
     LogOffsets(BTreeMap<u32, u64>),
     Queue(Box<OpenQueue>),
     MessageIds(Vec<MessageId>),
@@ -160,9 +166,9 @@ impl PythonAnswer {
             }
             Self::LogPlace { partition, offset } => (partition, offset).into_py_any(py),
             Self::LogBounds { first, next } => (first, next).into_py_any(py),
-            Self::LogRecords(records) => {
-                let records = records.iter().map(|placed| log_record(py, placed));
-                PyList::new(py, records.collect::<PyResult<Vec<_>>>()?)?.into_py_any(py)
+            Self::LogRecords(records) => log_records(py, &records)?.into_py_any(py),
+            Self::LogPolled { generation, partitions, records } => {
+                (generation, partitions, log_records(py, &records)?).into_py_any(py)
             }
             Self::LogOffsets(offsets) => offsets.into_py_any(py),
             Self::Queue(open) => NativeQueue::new(Arc::clone(core), *open).into_py_any(py),
@@ -181,6 +187,11 @@ impl PythonAnswer {
 
 fn list<'py>(py: Python<'py>, values: &[Bytes]) -> PyResult<Bound<'py, PyList>> {
     PyList::new(py, values.iter().map(|value| PyBytes::new(py, value)))
+}
+
+fn log_records<'py>(py: Python<'py>, records: &[PlacedRecord]) -> PyResult<Bound<'py, PyList>> {
+    let records = records.iter().map(|placed| log_record(py, placed));
+    PyList::new(py, records.collect::<PyResult<Vec<_>>>()?)
 }
 
 /// The arguments of `zerohop._logs.LogRecord`.

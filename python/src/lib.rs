@@ -27,6 +27,7 @@ mod core;
 mod handles;
 mod keyspace;
 mod log;
+mod log_group;
 mod log_handles;
 mod maintenance;
 mod memory;
@@ -62,6 +63,8 @@ mod _native {
     use crate::handles::NativeSnapshot;
     #[pymodule_export]
     use crate::handles::NativeStagedContents;
+    #[pymodule_export]
+    use crate::log_group::NativeLogGroup;
     #[pymodule_export]
     use crate::log_handles::NativeLog;
     #[pymodule_export]

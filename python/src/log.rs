@@ -11,13 +11,14 @@ use tokio::sync::Mutex;
 use zerohop_client::{Client, Error, Reason};
 use zerohop_layer_log::{CreateLog, LogError, LogRecord, TrimGoal};
 use zerohop_log_client::{
-    LogClient, LogPopper, LogReader, OpenError, PlacedRecord, ReadStart, StorageSettings, new_log,
+    LogClient, LogMember, LogPopper, LogReader, OpenError, PlacedRecord, ReadStart, StorageSettings, new_log,
 };
 use zerohop_wire::admin::{AdminQuestion, REFUSED_EXISTS};
 
 use crate::answer::PythonAnswer;
 use crate::arguments::{Blob, limit};
 use crate::cluster;
+use crate::log_group::NativeLogGroup;
 use crate::log_handles::{NativeLog, NativeLogPopper, NativeLogReader, OpenLog};
 use crate::maintenance::OwnedByProcess;
 use crate::outcome;
@@ -197,6 +198,16 @@ impl NativeLog {
         let popper = Mutex::new(LogPopper::new(open.log.clone(), cursor));
         let popper = OwnedByProcess::new(Arc::new((open.name.clone(), popper)));
         Ok(NativeLogPopper { core: Arc::clone(&self.core), popper })
+    }
+
+    /// A member of a group, which leaves after `session` milliseconds without a sign of life.
+    fn group(&self, py: Python<'_>, group: String, session: u64) -> PyResult<NativeLogGroup> {
+        zerohop_layer_log::keys::check_name(&group)
+            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let open = self.open(py)?;
+        let patience = self.client(py)?.options().deadline;
+        let member = LogMember::new(open.log.clone(), group, session, patience);
+        Ok(NativeLogGroup::new(Arc::clone(&self.core), open.name.clone(), member))
     }
 }
 

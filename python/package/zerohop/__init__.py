@@ -21,7 +21,7 @@ from zerohop._client import Client, connect
 from zerohop._cluster import ClusterStatus, KeyspaceInfo, NodeInfo
 from zerohop._keyspace import Keyspace
 from zerohop._local import local, program
-from zerohop._logs import Log, LogBounds, LogCursor, LogPlace, LogRecord
+from zerohop._logs import Log, LogBounds, LogCursor, LogGroup, LogPlace, LogRecord
 from zerohop._native import VERSION as __version__
 from zerohop._queues import Message, Queue, QueueStatistics
 from zerohop._snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace
@@ -81,6 +81,7 @@ __all__ = [
     "Log",
     "LogBounds",
     "LogCursor",
+    "LogGroup",
     "LogPlace",
     "LogRecord",
     "LostError",

@@ -9,16 +9,19 @@ from typing import Optional, Union, cast
 from zerohop._logs import (
     PAGE_BYTES,
     TAIL_WAIT,
+    GroupProgress,
     LogBounds,
     LogPlace,
     LogRecord,
     Time,
     new_records,
     records_of,
+    session_ms,
     start_of,
 )
-from zerohop._native import NativeLog, NativeLogPopper, NativeLogReader
+from zerohop._native import NativeLog, NativeLogGroup, NativeLogPopper, NativeLogReader
 from zerohop._values import Value
+from zerohop.errors import ConflictError, Error
 
 
 class Log:
@@ -108,6 +111,10 @@ class Log:
         """A reader of the cursor of this name: as `zerohop.Log.cursor`."""
         return LogCursor(self._native.popper(name))
 
+    def group(self, name: str, *, session: float = 30.0) -> LogGroup:
+        """A new member of the group of this name: as `zerohop.Log.group`."""
+        return LogGroup(self._native.group(name, session_ms(session)), session)
+
     async def bounds(self, partition: int = 0) -> LogBounds:
         """The offsets of a partition."""
         return LogBounds(*await self._native.bounds(partition))
@@ -165,3 +172,82 @@ class LogCursor:
         # After an error the log keeps a short record of this reader.
         if error is None:
             await self.close()
+
+
+class LogGroup:
+    """A member of a group of a log: as `zerohop.LogGroup`. `async with` joins and leaves the group. A poll that is cancelled
+    continues, and the next one returns its records."""
+
+    def __init__(self, native: NativeLogGroup, session: float) -> None:
+        self._native = native
+        self._progress = GroupProgress(session)
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions of this member, as of the last call."""
+        return list(self._progress.partitions)
+
+    @property
+    def generation(self) -> int:
+        """The generation of the group, as of the last call."""
+        return self._progress.generation
+
+    async def join(self) -> list[int]:
+        """Joins the group, or tells it that this member is alive: as `zerohop.LogGroup.join`."""
+        self._progress.take(await self._native.keep(self._progress.received))
+        return self.partitions
+
+    async def poll(self, limit: Optional[int] = None, *, wait: float = 0.0) -> list[LogRecord]:
+        """The next records of the partitions of this member: as `zerohop.LogGroup.poll`."""
+        progress = self._progress
+        if progress.has_pending and progress.is_silent():
+            progress.take(await self._native.keep(progress.received))
+        if not progress.has_pending:
+            progress.take(await self._native.poll(progress.received, PAGE_BYTES, wait))
+        return progress.hand_out(limit)
+
+    async def records(self, *, timeout: Optional[float] = None) -> AsyncIterator[LogRecord]:
+        """The next records, one after the other: as `zerohop.LogGroup.records`."""
+        while True:
+            records = await self.poll(1, wait=TAIL_WAIT if timeout is None else timeout)
+            if not records and timeout is not None:
+                return
+            for record in records:
+                yield record
+
+    def __aiter__(self) -> AsyncIterator[LogRecord]:
+        return self.records()
+
+    async def commit(self, offsets: Optional[Mapping[int, int]] = None) -> None:
+        """Commits that the records which this member has returned are processed: as `zerohop.LogGroup.commit`."""
+        offsets = dict(self._progress.offsets if offsets is None else offsets)
+        if not offsets:
+            return
+        try:
+            await self._native.commit(offsets)
+        except ConflictError:
+            self._progress.settle(offsets)
+            raise
+        self._progress.settle(offsets)
+
+    async def leave(self) -> None:
+        """Leaves the group at once: as `zerohop.LogGroup.leave`."""
+        self._progress.clear()
+        await self._native.leave()
+
+    async def __aenter__(self) -> LogGroup:
+        await self.join()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        try:
+            await self.leave()
+        except Error:
+            # The error of the block says more. The member leaves at the end of its session.
+            if error is None:
+                raise

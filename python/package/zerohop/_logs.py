@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import datetime
+import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, NamedTuple, Optional, Union
 
-from zerohop._native import NativeLog, NativeLogPopper, NativeLogReader
+from zerohop._native import NativeLog, NativeLogGroup, NativeLogPopper, NativeLogReader
 from zerohop._values import Value
+from zerohop.errors import ConflictError, Error
 
 PAGE_BYTES = 1 << 20
 """The bytes of batches that a reader asks for."""
@@ -68,6 +71,13 @@ def retention_ms(seconds: Optional[float]) -> Optional[int]:
     if seconds is not None and not seconds > 0:
         raise ValueError(f"records are kept for more than 0 seconds, not {seconds}")
     return None if seconds is None else max(1, int(seconds * 1000))
+
+
+def session_ms(seconds: float) -> int:
+    """For how long a member of a group stays without a sign of life, in milliseconds."""
+    if not seconds > 0:
+        raise ValueError(f"a session lasts more than 0 seconds, not {seconds}")
+    return max(1, int(seconds * 1000))
 
 
 def new_records(
@@ -211,6 +221,11 @@ class Log:
         """A reader of the cursor of this name, which other readers share: each record goes to one of them."""
         return LogCursor(self._native.popper(name))
 
+    def group(self, name: str, *, session: float = 30.0) -> LogGroup:
+        """A new member of the group of this name: the members divide the partitions among them. A member that is not polled
+        for `session` seconds leaves the group."""
+        return LogGroup(self._native.group(name, session_ms(session)), session)
+
     def bounds(self, partition: int = 0) -> LogBounds:
         """The offsets of a partition."""
         return LogBounds(*self._native.bounds(partition))
@@ -279,6 +294,161 @@ class LogCursor:
         # After an error the log keeps a short record of this reader.
         if error is None:
             self.close()
+
+
+class GroupProgress:
+    """What a member of a group has received and handed out."""
+
+    def __init__(self, session: float) -> None:
+        self.generation = 0
+        self.partitions: list[int] = []
+        self.received: dict[int, int] = {}
+        self.offsets: dict[int, int] = {}
+        self._pending: deque[LogRecord] = deque()
+        self._interval = session / 3
+        self._kept = 0.0
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether there are records that were received and not handed out."""
+        return bool(self._pending)
+
+    def is_silent(self) -> bool:
+        """Whether the group should hear of the member before it hands out more."""
+        return time.monotonic() - self._kept >= self._interval
+
+    def take(self, found: Any) -> None:
+        """Takes an answer: records of partitions that others read now are dropped."""
+        self.generation, self.partitions, records = found
+        self._kept = time.monotonic()
+        own = set(self.partitions)
+        self._pending = deque(record for record in self._pending if record.partition in own)
+        self.received = {number: offset for number, offset in self.received.items() if number in own}
+        for record in records_of(records):
+            self.received[record.partition] = record.offset + 1
+            self._pending.append(record)
+
+    def hand_out(self, limit: Optional[int]) -> list[LogRecord]:
+        """The next records for the caller, which `commit` counts as processed."""
+        count = len(self._pending) if limit is None else min(limit, len(self._pending))
+        records = [self._pending.popleft() for _ in range(count)]
+        self.offsets.update({record.partition: record.offset + 1 for record in records})
+        return records
+
+    def settle(self, offsets: Mapping[int, int]) -> None:
+        """Forgets offsets that are committed."""
+        self.offsets = {number: own for number, own in self.offsets.items() if offsets.get(number) != own}
+
+    def clear(self) -> None:
+        """Forgets all, after the member has left."""
+        self.generation, self.partitions = 0, []
+        self.received, self.offsets = {}, {}
+        self._pending.clear()
+
+
+class LogGroup:
+    """A member of a group of a log, made by `Log.group`. The group assigns each partition to one of its members, and has the
+    offsets up to which they have processed the records.
+
+    >>> import zerohop
+    >>> client = zerohop.local()
+    >>> log = client.create_log("readings", partitions=2, replicas=1, min_in_sync=1, durability="memory")
+    >>> place = log.append_many(["a", "b", "c"], partition=0)
+    >>> with log.group("analysis") as group:
+    ...     group.partitions
+    ...     [record.value for record in group.poll(2)]
+    ...     group.commit()
+    [0, 1]
+    [b'a', b'b']
+    >>> with log.group("analysis") as group:
+    ...     [record.value for record in group.records(timeout=0)]
+    [b'c']
+    >>> client.drop_keyspace("readings")
+
+    The end of the `with` block leaves the group. What was not committed is read again by the next member. After a change of the
+    members a partition may go to another one, with the records that this one has not committed: so each record is processed
+    at least once. A member is used by one thread at a time.
+    """
+
+    def __init__(self, native: NativeLogGroup, session: float) -> None:
+        self._native = native
+        self._progress = GroupProgress(session)
+
+    @property
+    def partitions(self) -> list[int]:
+        """The partitions of this member, as of the last call."""
+        return list(self._progress.partitions)
+
+    @property
+    def generation(self) -> int:
+        """The generation of the group, which rises with each change of the members, as of the last call."""
+        return self._progress.generation
+
+    def join(self) -> list[int]:
+        """Joins the group, and returns the partitions of this member. A member of the group stays one: the call tells the
+        group that it is alive."""
+        self._progress.take(self._native.keep(self._progress.received))
+        return self.partitions
+
+    def poll(self, limit: Optional[int] = None, *, wait: float = 0.0) -> list[LogRecord]:
+        """The next records of the partitions of this member, at most `limit`. If there is none, it waits for at most `wait`
+        seconds, and returns an empty list after that. It joins the group if necessary."""
+        progress = self._progress
+        if progress.has_pending and progress.is_silent():
+            progress.take(self._native.keep(progress.received))
+        if not progress.has_pending:
+            progress.take(self._native.poll(progress.received, PAGE_BYTES, wait))
+        return progress.hand_out(limit)
+
+    def records(self, *, timeout: Optional[float] = None) -> Iterator[LogRecord]:
+        """The next records, one after the other. It ends after `timeout` seconds without a record; by default never."""
+        while True:
+            records = self.poll(1, wait=TAIL_WAIT if timeout is None else timeout)
+            if not records and timeout is not None:
+                return
+            yield from records
+
+    def __iter__(self) -> Iterator[LogRecord]:
+        return self.records()
+
+    def commit(self, offsets: Optional[Mapping[int, int]] = None) -> None:
+        """Commits that the records which this member has returned are processed; of an iterator, up to the last one that it
+        has returned. `offsets` names other offsets by partition: those of the next records to read.
+
+        Raises `ConflictError` if a partition is assigned to another member by now, which reads its records again. The offsets of
+        the other partitions are committed.
+        """
+        offsets = dict(self._progress.offsets if offsets is None else offsets)
+        if not offsets:
+            return
+        try:
+            self._native.commit(offsets)
+        except ConflictError:
+            self._progress.settle(offsets)
+            raise
+        self._progress.settle(offsets)
+
+    def leave(self) -> None:
+        """Leaves the group at once. Another call of `join` or `poll` joins it again."""
+        self._progress.clear()
+        self._native.leave()
+
+    def __enter__(self) -> LogGroup:
+        self.join()
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        try:
+            self.leave()
+        except Error:
+            # The error of the block says more. The member leaves at the end of its session.
+            if error is None:
+                raise
 
 
 def _until_end(reader: NativeLogReader, limit: Optional[int]) -> Iterator[LogRecord]:

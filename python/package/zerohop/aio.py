@@ -25,7 +25,7 @@ from typing import Any, Literal, NoReturn, Optional, TypeVar, Union, cast, overl
 
 from zerohop import _local, _values
 from zerohop._aio_blobs import BlobFile, Blobs, Transaction
-from zerohop._aio_logs import Log, LogCursor
+from zerohop._aio_logs import Log, LogCursor, LogGroup
 from zerohop._aio_queues import Message, Queue
 from zerohop._aio_snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace
 from zerohop._cluster import ClusterStatus, KeyspaceInfo, cluster_status
@@ -43,6 +43,7 @@ __all__ = [
     "Keyspace",
     "Log",
     "LogCursor",
+    "LogGroup",
     "Message",
     "Queue",
     "Snapshot",
