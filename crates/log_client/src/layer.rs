@@ -21,6 +21,7 @@ impl Layer for Logs {
 
 pub(crate) fn failed(error: StoreError) -> LogError {
     match error {
+        error if error.is_dropped() => LogError::NoSuchLog,
         StoreError::Corrupt(key) => LogError::Corrupt(key),
         StoreError::NoRoom => LogError::NoRoom,
         StoreError::Refused(why) => LogError::Refused(why),

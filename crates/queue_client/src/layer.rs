@@ -23,6 +23,7 @@ impl Layer for Queues {
 
 pub(crate) fn failed(error: StoreError) -> QueueError {
     match error {
+        error if error.is_dropped() => QueueError::NoSuchQueue,
         StoreError::Corrupt(key) => QueueError::Corrupt(key),
         StoreError::NoRoom => QueueError::NoRoom,
         StoreError::Refused(why) => QueueError::Refused(why),

@@ -162,7 +162,7 @@ pub(crate) async fn run(command: BlobCommand) -> Result<CommandEnding, CommandEr
     let reason = failure::reason(&error);
     let error = error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace)).of_blob();
     if is_json {
-        let about = FailedObject { key: None, name: name.as_deref().map(Name) };
+        let about = FailedObject { name: name.as_deref().map(Name), ..FailedObject::default() };
         failure::print(about, reason, &error);
     }
     Err(error)

@@ -4,7 +4,7 @@ use serde::Serialize;
 use zerohop_client::{BlobError, Error, Failure, Reason};
 use zerohop_wire::BadRequestReason;
 
-use super::display::{JsonKey, Name};
+use super::display::{JsonKey, LayerName, Name};
 use super::ending::CommandError;
 use crate::output;
 
@@ -15,6 +15,8 @@ pub(crate) struct FailedObject<'a> {
     pub(crate) key: Option<JsonKey<'a>>,
     #[serde(flatten)]
     pub(crate) name: Option<Name<'a>>,
+    #[serde(flatten)]
+    pub(crate) layer: Option<LayerName<'a>>,
 }
 
 /// The JSON of an error.

@@ -17,13 +17,21 @@ use super::names;
 use crate::output;
 
 /// What may be done since it was sent.
-static SENT: OnceLock<&'static str> = OnceLock::new();
+static SENT: Mutex<Option<&'static str>> = Mutex::new(None);
+
+fn sent() -> MutexGuard<'static, Option<&'static str>> {
+    SENT.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Notes that the command now sends a change: from now on, an interruption leaves open whether it is done. `what` is the subject,
 /// as of [`output::note_done`].
 pub(crate) fn note_sent(what: &'static str) {
-    // A command has one subject, so that a second call has the same.
-    let _ = SENT.set(what);
+    *sent() = Some(what);
+}
+
+/// Notes that the cluster has answered, and nothing of the change is done.
+pub(crate) fn note_not_done() {
+    *sent() = None;
 }
 
 /// What is left of a change that has begun and that a repetition completes.
@@ -140,7 +148,7 @@ fn end(is_json: bool) -> ! {
     let rest = rest_of_copy(&copied);
     let error = match BEGUN.get() {
         Some(left) if !output::is_done() => CommandError::InterruptedPartly(left.clone()),
-        _ => CommandError::Interrupted { sent: SENT.get().copied(), is_done: output::is_done(), rest },
+        _ => CommandError::Interrupted { sent: *sent(), is_done: output::is_done(), rest },
     };
     if is_json {
         failure::print(FailedObject::default(), failure::reason(&error), &error);

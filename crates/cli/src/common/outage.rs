@@ -21,12 +21,22 @@ pub(crate) async fn reported(
     is_json: bool,
     ending: Result<CommandEnding, CommandError>,
 ) -> Result<CommandEnding, CommandError> {
+    reported_about(FailedObject::default(), target, is_json, ending).await
+}
+
+/// The same for a command about one object.
+pub(crate) async fn reported_about(
+    about: FailedObject<'_>,
+    target: &ClusterTarget,
+    is_json: bool,
+    ending: Result<CommandEnding, CommandError>,
+) -> Result<CommandEnding, CommandError> {
     let error = match ending {
         Err(error) => named(target, explained(target, error).await).await,
         ending => return ending,
     };
     if is_json {
-        failure::print(FailedObject::default(), failure::reason(&error), &error);
+        failure::print(about, failure::reason(&error), &error);
     }
     Err(error)
 }

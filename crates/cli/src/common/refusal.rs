@@ -14,6 +14,21 @@ pub(crate) enum CommandUse {
     Write,
 }
 
+impl CommandUse {
+    /// The error of a command that the cluster has not answered, and why.
+    pub(crate) fn unanswered(self, why: &str) -> CommandError {
+        match self {
+            Self::Read => CommandError::RefusedAs {
+                word: "unavailable",
+                reason: format!("the cluster does not answer: {why}; try again, or see `zerohop status`"),
+            },
+            Self::Write => CommandError::InDoubt(format!(
+                "the cluster has not acknowledged the change in time ({why}), so it may be done or not: look before you repeat it"
+            )),
+        }
+    }
+}
+
 /// A negative answer: what it is about, a word for programs, and a sentence.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct NegativeAnswer<'a> {

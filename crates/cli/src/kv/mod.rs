@@ -159,7 +159,7 @@ pub(crate) async fn run(command: KvCommand) -> Result<CommandEnding, CommandErro
     let reason = failure::reason(&error);
     let error = error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace));
     if is_json {
-        let about = FailedObject { key: key.as_deref().map(JsonKey), name: None };
+        let about = FailedObject { key: key.as_deref().map(JsonKey), ..FailedObject::default() };
         failure::print(about, reason, &error);
     }
     Err(error)

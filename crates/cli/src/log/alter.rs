@@ -19,7 +19,7 @@ const ALL: &str = "all";
 pub(crate) struct LogAlterArguments {
     /// The log.
     #[arg(value_name = "NAME", value_parser = log_name)]
-    name: String,
+    pub(super) name: String,
     /// The number of partitions, which only rises. Records stay where they are; new records of a key may go to another
     /// partition than old ones.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=i64::from(keys::PARTITIONS_MAX)))]

@@ -23,7 +23,7 @@ const RECORD_FIELDS_BYTES: usize = 32;
 pub(crate) struct LogAppendArguments {
     /// The log.
     #[arg(value_name = "NAME", value_parser = log_name)]
-    name: String,
+    pub(super) name: String,
     /// The records, which are appended as one batch [default: the lines of standard input]. A record that begins with a hyphen
     /// comes after `--`.
     #[arg(value_name = "RECORD")]

@@ -16,7 +16,7 @@ use crate::output;
 pub(crate) struct LogCommitArguments {
     /// The log.
     #[arg(value_name = "NAME", value_parser = log_name)]
-    name: String,
+    pub(super) name: String,
     /// The group, which is created if it does not exist.
     #[arg(value_name = "GROUP", value_parser = group)]
     group: String,

@@ -18,7 +18,7 @@ use crate::output;
 pub(crate) struct LogCreateArguments {
     /// The name of the log: 1 to 63 ASCII letters, digits, `.`, `_` and `-`, of which the first is a letter or digit.
     #[arg(value_name = "NAME", value_parser = log_name)]
-    name: String,
+    pub(super) name: String,
     /// The number of partitions, 1 to 4096. The records of a partition are in one order. Appends to several partitions do
     /// not wait for each other.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(keys::PARTITIONS_MAX)))]

@@ -11,7 +11,7 @@ use crate::layer::{LayerDropArguments, drop_layer};
 pub(crate) struct LogDropArguments {
     /// The log.
     #[arg(value_name = "NAME", value_parser = log_name)]
-    name: String,
+    pub(super) name: String,
     #[command(flatten)]
     drop: LayerDropArguments,
     #[command(flatten)]

@@ -18,7 +18,7 @@ use crate::output;
 pub(crate) struct LogGroupsArguments {
     /// The log.
     #[arg(value_name = "NAME", value_parser = log_name)]
-    name: String,
+    pub(super) name: String,
     #[command(flatten)]
     pub(super) place: LogPlace,
 }

@@ -22,7 +22,9 @@ mod trim;
 use clap::Subcommand;
 
 use self::place::LogPlace;
+use crate::common::display::LayerName;
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::failure::FailedObject;
 use crate::common::outage;
 
 #[derive(Debug, Subcommand)]
@@ -92,6 +94,24 @@ impl LogCommand {
         }
     }
 
+    /// The log that the command is about.
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Create(arguments) => Some(&arguments.name),
+            Self::Alter(arguments) => Some(&arguments.name),
+            Self::List(_) => None,
+            Self::Info(arguments) => Some(&arguments.name),
+            Self::Append(arguments) => Some(&arguments.name),
+            Self::Read(arguments) => Some(&arguments.name),
+            Self::Tail(arguments) => Some(&arguments.name),
+            Self::Pop(arguments) => Some(&arguments.name),
+            Self::Groups(arguments) => Some(&arguments.name),
+            Self::Commit(arguments) => Some(&arguments.name),
+            Self::Trim(arguments) => Some(&arguments.name),
+            Self::Drop(arguments) => Some(&arguments.name),
+        }
+    }
+
     /// Whether the command handles signals itself.
     pub(crate) fn handles_signals(&self) -> bool {
         matches!(self, Self::Tail(_))
@@ -99,9 +119,11 @@ impl LogCommand {
 }
 
 pub(crate) async fn run(command: LogCommand) -> Result<CommandEnding, CommandError> {
-    let place = command.place().clone();
+    let (place, name) = (command.place().clone(), command.name().map(str::to_owned));
     let ending = done(command).await;
-    outage::reported(&place.target, place.json, ending).await
+    let layer = name.as_deref().map(|name| LayerName { kind: "log", name });
+    let about = FailedObject { layer, ..FailedObject::default() };
+    outage::reported_about(about, &place.target, place.json, ending).await
 }
 
 async fn done(command: LogCommand) -> Result<CommandEnding, CommandError> {

@@ -17,7 +17,7 @@ use crate::output;
 pub(crate) struct LogPopArguments {
     /// The log.
     #[arg(value_name = "NAME", value_parser = log_name)]
-    name: String,
+    pub(super) name: String,
     /// The name of the cursor, which begins at the first record.
     #[arg(long, value_name = "CURSOR", default_value = "default", value_parser = cursor)]
     cursor: String,

@@ -19,7 +19,7 @@ const PAGE_BYTES: usize = 1 << 20;
 pub(crate) struct LogReadArguments {
     /// The log.
     #[arg(value_name = "NAME", value_parser = log_name)]
-    name: String,
+    pub(super) name: String,
     /// The partition [default: all].
     #[arg(long, value_name = "NUMBER")]
     partition: Option<u32>,

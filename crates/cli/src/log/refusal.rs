@@ -46,6 +46,7 @@ impl LogRefusal {
                 );
                 return Ok(Self::new("out_of_range", text));
             }
+            LogError::NoSuchLog => "no_log",
             LogError::NoSuchPartition => "no_partition",
             LogError::LogExists => "exists",
             LogError::BadPartitionCount => "bad_partitions",
@@ -85,10 +86,7 @@ pub(super) fn failed_to_read(error: &LogError) -> CommandError {
 /// The error of a command that was not carried out.
 pub(super) fn failed(kind: CommandUse, error: &LogError) -> CommandError {
     match error {
-        LogError::Unavailable(_) if kind == CommandUse::Write => {
-            CommandError::InDoubt(format!("{error}; the change may be done: look before you repeat it"))
-        }
-        LogError::Unavailable(why) => CommandError::RefusedAs { word: "unavailable", reason: why.clone() },
+        LogError::Unavailable(why) => kind.unanswered(why),
         LogError::NoRoom => CommandError::RefusedAs {
             word: "no_room",
             reason: "the disk or memory of a node is full: `zerohop doctor` shows which".to_owned(),

@@ -25,7 +25,7 @@ const PAGES_AHEAD: usize = 4;
 pub(crate) struct LogTailArguments {
     /// The log.
     #[arg(value_name = "NAME", value_parser = log_name)]
-    name: String,
+    pub(super) name: String,
     /// The partition [default: all].
     #[arg(long, value_name = "NUMBER")]
     partition: Option<u32>,

@@ -18,7 +18,7 @@ use crate::output;
 pub(crate) struct LogTrimArguments {
     /// The log.
     #[arg(value_name = "NAME", value_parser = log_name)]
-    name: String,
+    pub(super) name: String,
     /// The partition [default: all].
     #[arg(long, value_name = "NUMBER")]
     partition: Option<u32>,

@@ -18,7 +18,7 @@ use crate::output;
 pub(crate) struct QueueCreateArguments {
     /// The name of the queue: 1 to 63 ASCII letters, digits, `.`, `_` and `-`, of which the first is a letter or digit.
     #[arg(value_name = "NAME", value_parser = queue_name)]
-    name: String,
+    pub(super) name: String,
     /// The number of partitions, 1 to 1024. Pushes and pops of several partitions do not wait for each other. The order of
     /// messages is kept within a partition, and that of a group always.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(PARTITIONS_MAX)))]

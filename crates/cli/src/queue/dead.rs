@@ -21,7 +21,7 @@ const PAGE_LETTERS: usize = 32;
 pub(crate) struct QueueDeadArguments {
     /// The queue.
     #[arg(value_name = "NAME", value_parser = queue_name)]
-    name: String,
+    pub(super) name: String,
     /// The highest number of dead letters.
     #[arg(long, value_name = "MESSAGES", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     limit: u64,

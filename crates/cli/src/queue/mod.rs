@@ -19,7 +19,9 @@ mod stats;
 use clap::Subcommand;
 
 use self::place::QueuePlace;
+use crate::common::display::LayerName;
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::failure::FailedObject;
 use crate::common::outage;
 
 #[derive(Debug, Subcommand)]
@@ -81,12 +83,32 @@ impl QueueCommand {
             Self::Drop(arguments) => &arguments.place,
         }
     }
+
+    /// The queue that the command is about.
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Create(arguments) => Some(&arguments.name),
+            Self::List(_) => None,
+            Self::Stats(arguments) => Some(&arguments.name),
+            Self::Push(arguments) => Some(&arguments.name),
+            Self::Pop(arguments) => Some(&arguments.name),
+            Self::Ack(arguments) => Some(&arguments.leases.name),
+            Self::Release(arguments) => Some(&arguments.leases.name),
+            Self::Extend(arguments) => Some(&arguments.leases.name),
+            Self::Dead(arguments) => Some(&arguments.name),
+            Self::Redrive(arguments) => Some(&arguments.name),
+            Self::Purge(arguments) => Some(&arguments.name),
+            Self::Drop(arguments) => Some(&arguments.name),
+        }
+    }
 }
 
 pub(crate) async fn run(command: QueueCommand) -> Result<CommandEnding, CommandError> {
-    let place = command.place().clone();
+    let (place, name) = (command.place().clone(), command.name().map(str::to_owned));
     let ending = done(command).await;
-    outage::reported(&place.target, place.json, ending).await
+    let layer = name.as_deref().map(|name| LayerName { kind: "queue", name });
+    let about = FailedObject { layer, ..FailedObject::default() };
+    outage::reported_about(about, &place.target, place.json, ending).await
 }
 
 async fn done(command: QueueCommand) -> Result<CommandEnding, CommandError> {

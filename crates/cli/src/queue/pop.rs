@@ -19,7 +19,7 @@ use crate::output::{self, NameList};
 pub(crate) struct QueuePopArguments {
     /// The queue.
     #[arg(value_name = "NAME", value_parser = queue_name)]
-    name: String,
+    pub(super) name: String,
     /// The highest number of messages, all of one partition.
     #[arg(long, value_name = "MESSAGES", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=256))]
     limit: u32,
@@ -53,8 +53,11 @@ pub(super) async fn run(arguments: QueuePopArguments) -> Result<CommandEnding, C
     };
     let lease = lease.map_or(queue.options().lease, millis);
     let wait_until = queue.now().saturating_add(millis(wait));
-    let mut consumer = QueueConsumer::new(queue);
-    interrupt::note_sent(output::WRITE);
+    // Before it finds a message, and while it waits, the pop changes nothing.
+    let mut consumer = QueueConsumer::new(queue).noting(|leases| match leases {
+        true => interrupt::note_sent(output::WRITE),
+        false => interrupt::note_not_done(),
+    });
     let popped = match consumer.pop(limit, lease, wait_until, place.target.timeout()).await {
         Ok(popped) => popped,
         Err(error) => return print_refusal(place.json, &name, CommandUse::Write, error),

@@ -21,7 +21,7 @@ use crate::output;
 pub(crate) struct QueuePushArguments {
     /// The queue.
     #[arg(value_name = "NAME", value_parser = queue_name)]
-    name: String,
+    pub(super) name: String,
     /// The messages [default: the lines of standard input]. A message that begins with a hyphen comes after `--`.
     #[arg(value_name = "MESSAGE")]
     messages: Vec<OsString>,

@@ -21,7 +21,7 @@ use crate::output;
 pub(crate) struct QueueRedriveArguments {
     /// The queue.
     #[arg(value_name = "NAME", value_parser = queue_name)]
-    name: String,
+    pub(super) name: String,
     /// The highest number of dead letters, the oldest of a partition first [default: all].
     #[arg(long, value_name = "MESSAGES", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
@@ -33,7 +33,7 @@ pub(crate) struct QueueRedriveArguments {
 pub(crate) struct QueuePurgeArguments {
     /// The queue.
     #[arg(value_name = "NAME", value_parser = queue_name)]
-    name: String,
+    pub(super) name: String,
     /// Does not ask for confirmation.
     #[arg(long)]
     yes: bool,

@@ -72,10 +72,7 @@ pub(super) fn failed_to_read(error: &QueueError) -> CommandError {
 /// The error of a command that was not carried out.
 pub(super) fn failed(kind: CommandUse, error: &QueueError) -> CommandError {
     match error {
-        QueueError::Unavailable(_) if kind == CommandUse::Write => {
-            CommandError::InDoubt(format!("{error}; the change may be done: look before you repeat it"))
-        }
-        QueueError::Unavailable(why) => CommandError::RefusedAs { word: "unavailable", reason: why.clone() },
+        QueueError::Unavailable(why) => kind.unanswered(why),
         QueueError::Busy => CommandError::RefusedAs { word: "unavailable", reason: error.to_string() },
         QueueError::NoRoom => CommandError::RefusedAs {
             word: "no_room",

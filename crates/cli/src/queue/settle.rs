@@ -19,7 +19,7 @@ use crate::output;
 pub(crate) struct QueueLeases {
     /// The queue.
     #[arg(value_name = "NAME", value_parser = queue_name)]
-    name: String,
+    pub(super) name: String,
     /// The receipts that `queue pop` has printed with the messages.
     #[arg(value_name = "RECEIPT", required = true)]
     receipts: Vec<String>,

@@ -23,7 +23,7 @@ const DEAD_MAX: u64 = 1000;
 pub(crate) struct QueueStatsArguments {
     /// The queue.
     #[arg(value_name = "NAME", value_parser = queue_name)]
-    name: String,
+    pub(super) name: String,
     #[command(flatten)]
     pub(super) place: QueuePlace,
 }

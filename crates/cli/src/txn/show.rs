@@ -83,8 +83,8 @@ fn key(line: &Line) -> &[u8] {
 /// The key of a record or the name of a blob, for JSON.
 fn about(line: &Line) -> FailedObject<'_> {
     match is_of_blob(line) {
-        true => FailedObject { key: None, name: Some(Name(key(line))) },
-        false => FailedObject { key: Some(JsonKey(key(line))), name: None },
+        true => FailedObject { name: Some(Name(key(line))), ..FailedObject::default() },
+        false => FailedObject { key: Some(JsonKey(key(line))), ..FailedObject::default() },
     }
 }
 
@@ -304,7 +304,7 @@ pub(super) fn refused(
     let is_condition = matches!(**reason, Reason::Aborted { reason: AbortReason::ConditionFailed, .. });
     match line {
         _ if is_condition && is_json => {
-            let named = FailedObject { key: named.as_deref().map(JsonKey), name: None };
+            let named = FailedObject { key: named.as_deref().map(JsonKey), ..FailedObject::default() };
             let (line, about) = (line.map(|line| line.number), line.map_or(named, about));
             output::json(&TxnRefusal { reason: "condition_failed", line, about, ..TxnRefusal::default() })?;
         }

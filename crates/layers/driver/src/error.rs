@@ -16,6 +16,35 @@ pub enum StoreError {
     Unavailable(String),
 }
 
+/// Why a store refuses whose keyspace is dropped.
+const DROPPED: &str = "the keyspace is dropped";
+
+impl StoreError {
+    /// Whether the keyspace is dropped, or is being dropped.
+    #[must_use]
+    pub fn is_dropped(&self) -> bool {
+        matches!(self, Self::Refused(why) if why == DROPPED)
+    }
+}
+
+/// The reason of an error without the key, which only the layer can read, and without advice: whether something was changed depends
+/// on other attempts too.
+fn cause(error: &Error) -> String {
+    match error.reason() {
+        Some(Reason::Deadline { unreached: Some(unreached), .. }) => unreached.to_string(),
+        Some(Reason::Deadline { waited_us, waiting, last, .. }) => {
+            let last = last.as_ref().map(|last| format!(": {last}")).unwrap_or_default();
+            format!("no answer in {} ms of waiting for {waiting}{last}", waited_us / 1000)
+        }
+        Some(Reason::PartitionLost { partition, .. }) => {
+            format!("partition {partition} is lost: all nodes with an in-sync copy are down")
+        }
+        Some(Reason::Unknown { why } | Reason::Unstaged { why } | Reason::Unread { why }) => why.to_string(),
+        Some(reason) => reason.to_string(),
+        None => error.to_string(),
+    }
+}
+
 impl From<&Error> for StoreError {
     fn from(error: &Error) -> Self {
         match error.reason() {
@@ -25,8 +54,11 @@ impl From<&Error> for StoreError {
                 }
                 | Reason::Aborted { reason: AbortReason::NoRoom, .. },
             ) => Self::NoRoom,
-            _ if error.is_unknown() || error.is_temporary() => Self::Unavailable(error.to_string()),
-            _ => Self::Refused(error.to_string()),
+            Some(Reason::Answer { failure: Failure::UnknownKeyspace { .. } }) => {
+                Self::Refused(DROPPED.to_owned())
+            }
+            _ if error.is_unknown() || error.is_temporary() => Self::Unavailable(cause(error)),
+            _ => Self::Refused(cause(error)),
         }
     }
 }
@@ -39,13 +71,31 @@ impl From<Error> for StoreError {
 
 #[cfg(test)]
 mod tests {
+    use zerohop_client::{AttemptFailure, WaitReason};
     use zerohop_wire::Permission;
     use zerohop_wire::ids::KeyspaceId;
 
     use super::*;
 
     fn of(reason: Reason) -> StoreError {
-        StoreError::from(Error::Operation { key: None, reason: Box::new(reason) })
+        StoreError::from(Error::Operation { key: Some(b"\0\0\0\x01"[..].into()), reason: Box::new(reason) })
+    }
+
+    #[test]
+    fn missing_answer_has_a_cause_without_key_and_advice() {
+        let waiting = WaitReason::Map;
+        let late = of(Reason::Deadline { waited_us: 5_000_000, waiting, last: None, unreached: None });
+        let text = "no answer in 5000 ms of waiting for the cluster's map";
+        assert_eq!(late, StoreError::Unavailable(text.to_owned()));
+        let unknown = of(Reason::Unknown { why: Box::new(AttemptFailure::Overdue) });
+        assert_eq!(unknown, StoreError::Unavailable("no answer came in time".to_owned()));
+    }
+
+    #[test]
+    fn dropped_keyspace_is_recognized() {
+        let dropped = of(Reason::Answer { failure: Failure::UnknownKeyspace { keyspace: KeyspaceId(7) } });
+        assert!(dropped.is_dropped(), "{dropped:?}");
+        assert!(!of(Reason::Closed).is_dropped());
     }
 
     #[test]

@@ -1,8 +1,15 @@
 //! `zerohop queue`: queues through the program.
 
+use std::io::Write;
+use std::process::Stdio;
+
+use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
+use crate::cluster::nodes::metric;
+use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
+use crate::support::wait_for;
 
 /// Runs a command that is about queues; returns its exit code and both outputs.
 fn queue(cluster: &ServingProgram, arguments: &[&str], input: &[u8]) -> (i32, String, String) {
@@ -250,5 +257,81 @@ fn negative_answers_and_bad_input_of_queues_have_reasons() {
         &["push", "jobs", "a", "b", "--name", "n"],
     ] {
         assert_eq!(queue(&cluster, arguments, b"").0, 2, "{arguments:?}");
+    }
+}
+
+/// Starts a pop, and returns when it waits for all partitions.
+fn waiting_pop(cluster: &ServingProgram, partitions: u64) -> RunningProcess {
+    let mut pop =
+        zerohop(&["queue", "pop", "jobs", "--wait", "1h", "--json", "--endpoint", cluster.endpoint()]);
+    pop.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let waiting = RunningProcess::start(&mut pop);
+    wait_for("the pop waits", || metric(cluster.endpoint(), "waits"), |waits| *waits >= partitions);
+    waiting
+}
+
+#[test]
+fn pop_that_waits_is_woken_by_a_push_into_any_partition() {
+    let cluster = ServingProgram::in_memory();
+    done(&cluster, &["create", "jobs", "--partitions", "3"]);
+    // The groups are in all partitions.
+    for number in 0..6 {
+        let waiting = waiting_pop(&cluster, 3);
+        let value = format!("message {number}");
+        done(&cluster, &["push", "jobs", &value, "--group", &format!("group {number}")]);
+        let ended = waiting.output();
+        assert_eq!(text(&lines(&stdout(&ended))[0], "value"), value);
+    }
+}
+
+#[test]
+fn pop_that_waits_for_a_dropped_queue_says_that_it_is_gone() {
+    let cluster = ServingProgram::in_memory();
+    done(&cluster, &["create", "jobs", "--partitions", "2"]);
+    let waiting = waiting_pop(&cluster, 2);
+    done(&cluster, &["drop", "jobs", "--yes"]);
+    let ended = waiting.output();
+    let answer =
+        json!({"queue": "jobs", "done": false, "reason": "no_queue", "error": "the queue does not exist"});
+    assert_eq!((code(&ended), lines(&stdout(&ended))), (1, vec![answer]), "{ended:?}");
+}
+
+#[test]
+fn interrupted_pop_that_waits_has_changed_nothing() {
+    let cluster = ServingProgram::in_memory();
+    done(&cluster, &["create", "jobs", "--partitions", "2"]);
+    let waiting = waiting_pop(&cluster, 2);
+    // A background job ignores SIGINT.
+    kill_process(waiting.pid(), Signal::TERM).unwrap();
+    let ended = waiting.output();
+    assert_eq!(
+        (code(&ended), stderr(&ended).as_str()),
+        (130, "zerohop: interrupted; nothing was changed\n"),
+        "{ended:?}"
+    );
+}
+
+/// The node is stopped in the middle, so that it answers nothing.
+#[test]
+fn push_without_an_answer_says_so_in_one_sentence() {
+    let cluster = ServingProgram::in_memory();
+    done(&cluster, &["create", "jobs"]);
+    let mut push =
+        zerohop(&["queue", "push", "jobs", "--timeout", "1s", "--json", "--endpoint", cluster.endpoint()]);
+    push.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut pushing = RunningProcess::start(&mut push);
+    let input = pushing.stdin.as_mut().unwrap();
+    input.write_all(b"first\n").unwrap();
+    let depth = || json(&cluster, &["stats", "jobs"])[0]["depth"].clone();
+    wait_for("the first message is pushed", depth, |depth| *depth == 1);
+    kill_process(cluster.node_pid(), Signal::STOP).unwrap();
+    input.write_all(b"second\n").unwrap();
+    let ended = pushing.output();
+    kill_process(cluster.node_pid(), Signal::CONT).unwrap();
+    let error = stderr(&ended);
+    assert_eq!(code(&ended), 4, "{ended:?}");
+    assert!(error.contains("so it may be done or not: look before you repeat it"), "{error}");
+    for wrong in ["nothing was changed", "key", "\\u", "\\0"] {
+        assert!(!error.contains(wrong), "{error}");
     }
 }

@@ -103,6 +103,9 @@ fn missing_permission_is_forbidden_and_names_the_keyspace() {
         assert!(stderr(&refused).contains(&words), "{arguments:?}: {refused:?}");
         let printed: serde_json::Value = serde_json::from_slice(&refused.stdout).unwrap();
         assert_eq!((&printed["done"], &printed["reason"]), (&false.into(), &"forbidden".into()), "{printed}");
+        if let ["log" | "queue", ..] = arguments {
+            assert_eq!(printed[arguments[0]], *keyspace, "{printed}");
+        }
     }
     assert_eq!(bench.admin(&["object", "ls"]).lines().count(), 1, "a bucket is made or removed");
 }
