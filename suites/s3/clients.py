@@ -266,6 +266,37 @@ def test_cors(s3):
     s3.delete_object(Bucket="bucket", Key="page")
 
 
+def test_lifecycle(s3):
+    fails(404, "NoSuchLifecycleConfiguration", s3.get_bucket_lifecycle_configuration, Bucket="bucket")
+    old = {"NoncurrentDays": 10, "NewerNoncurrentVersions": 3}
+    both = {"And": {"Prefix": "a/", "Tags": [{"Key": "k", "Value": "v"}], "ObjectSizeGreaterThan": 5}}
+    uploads = {"DaysAfterInitiation": 7}
+    rules = [
+        {"ID": "logs", "Status": "Enabled", "Filter": {"Prefix": "logs/"}, "Expiration": {"Days": 30}},
+        {"ID": "old", "Status": "Enabled", "Filter": {}, "NoncurrentVersionExpiration": old},
+        {"ID": "both", "Status": "Disabled", "Filter": both, "Expiration": {"Days": 1}},
+        {"ID": "uploads", "Status": "Enabled", "Prefix": "", "AbortIncompleteMultipartUpload": uploads},
+    ]
+
+    def put(rules):
+        return s3.put_bucket_lifecycle_configuration(Bucket="bucket", LifecycleConfiguration={"Rules": rules})
+
+    put(rules)
+    assert s3.get_bucket_lifecycle_configuration(Bucket="bucket")["Rules"] == rules
+    written = s3.put_object(Bucket="bucket", Key="logs/1", Body=b"x")
+    assert 'rule-id="logs"' in written["Expiration"]
+    assert s3.head_object(Bucket="bucket", Key="logs/1")["Expiration"] == written["Expiration"]
+    assert s3.get_object(Bucket="bucket", Key="logs/1")["Expiration"] == written["Expiration"]
+    assert "Expiration" not in s3.put_object(Bucket="bucket", Key="other", Body=b"x")
+    moved = {**rules[0], "Transitions": [{"Days": 1, "StorageClass": "GLACIER"}]}
+    fails(501, "NotImplemented", put, rules=[moved])
+    fails(400, "InvalidArgument", put, rules=[rules[0], rules[0]])
+    fails(400, "InvalidArgument", put, rules=[{**rules[0], "Expiration": {"Days": 0}}])
+    assert s3.get_bucket_lifecycle_configuration(Bucket="bucket")["Rules"] == rules
+    s3.delete_bucket_lifecycle(Bucket="bucket")
+    fails(404, "NoSuchLifecycleConfiguration", s3.get_bucket_lifecycle_configuration, Bucket="bucket")
+
+
 def test_signatures(s3):
     wrong = client(s3.meta.endpoint_url, secret="wrong")
     fails(403, "SignatureDoesNotMatch", wrong.list_buckets)

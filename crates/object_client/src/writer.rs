@@ -99,7 +99,7 @@ impl<'s, S: Store> ObjectWriter<'s, S> {
             conditions,
             lifetimes: self.lifetimes,
         };
-        layer::run(self.store, layer::put_object(put)).await
+        Ok(layer::run(self.store, layer::put_object(put)).await?.object)
     }
 
     /// Whether the second half of the body's time has begun. A body is never written behind its end.

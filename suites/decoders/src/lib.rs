@@ -17,6 +17,7 @@ pub mod gossip;
 pub mod log_batch;
 pub mod log_record;
 pub mod node_state;
+pub mod object_record;
 pub mod partition_state;
 pub mod resp_command;
 pub mod rust_text;
@@ -32,7 +33,7 @@ pub mod wire_greeting;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const ALL: [Target; 25] = [
+pub const ALL: [Target; 26] = [
     ("agent_message", agent_message::run),
     ("backup", backup::run),
     ("cluster_map", cluster_map::run),
@@ -48,6 +49,7 @@ pub const ALL: [Target; 25] = [
     ("log_batch", log_batch::run),
     ("log_record", log_record::run),
     ("node_state", node_state::run),
+    ("object_record", object_record::run),
     ("partition_state", partition_state::run),
     ("resp_command", resp_command::run),
     ("rust_text", rust_text::run),

@@ -94,7 +94,7 @@ pub(super) async fn stat(arguments: ObjectStatArguments) -> Result<CommandEnding
     let ObjectStatArguments { object: address, place } = arguments;
     let objects = place.open().await?;
     let (bucket, name) = address.object();
-    let ObjectLocation { object, manifest } = match objects.find(bucket, name).await {
+    let ObjectLocation { object, manifest, .. } = match objects.find(bucket, name).await {
         Ok(found) => found,
         Err(error) => return print_refusal(&place, &address, CommandKind::Read, error),
     };

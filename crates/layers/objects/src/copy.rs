@@ -116,7 +116,7 @@ pub fn copy_part(mut copy: CopyPart) -> impl Procedure<Output = PartRecord> + Se
         }
         let manifest = find_manifest(reads, &source)?;
         let (etag, checksum) = (copy.describe)(&source, offset, length);
-        let found = ObjectLocation { object: source, manifest };
+        let found = ObjectLocation { object: source, manifest, expiry: None };
         let part = PartRecord {
             number: copy.number,
             size: length,

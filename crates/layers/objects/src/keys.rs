@@ -65,6 +65,12 @@ pub fn versions_of(bucket: &str, name: &[u8]) -> RecordKey {
     [b"v", bucket.as_bytes(), &[0], name, &[0]].concat()
 }
 
+/// The first key of the older versions of names from `name` on.
+#[must_use]
+pub fn older_from(bucket: &str, name: &[u8]) -> RecordKey {
+    [b"v", bucket.as_bytes(), &[0], name].concat()
+}
+
 /// The name and the id that the key of a version has behind the bucket.
 #[must_use]
 pub fn version_of(bucket: &str, key: &[u8]) -> Option<(Vec<u8>, VersionId)> {

@@ -10,6 +10,7 @@
 //!   a name form a list, and one transaction changes all of its links.
 //! - A body is written first, under a record that is *pending* until a moment; the commit makes it live. The [`Sweep`]
 //!   removes what stays pending, and sets without references after the time of grace for readers.
+//! - Lifecycle rules of a bucket let objects, older versions and uploads expire: the [`RuleSweep`] carries them out.
 //! - Each transaction is a function of what it reads, and its commit confirms the version of each record read.
 //!
 //! The procedures open no socket, read no clock and draw no random numbers: ids and times are arguments.
@@ -31,6 +32,8 @@ mod procedure;
 mod records;
 mod references;
 mod removal;
+mod rule_sweep;
+mod rules;
 mod stack;
 mod store;
 mod sweep;
@@ -45,17 +48,20 @@ pub use ids::{BodyId, BodyRange, SetId, WHOLE_OBJECT};
 pub use list::{ListEntry, ListPage, ListParts, ListRequest, Listing, list_objects, list_uploads};
 pub use list_versions::{ListVersions, VersionEntry, VersionPage};
 pub use object::{
-    DeleteObject, ObjectLocation, PutObject, RemovalOutcome, VersionLookup, change_tags, delete_object,
-    get_object, get_version, put_object, stage_body,
+    DeleteObject, ObjectLocation, PutObject, RemovalOutcome, VersionLookup, WrittenObject, change_tags,
+    delete_object, get_object, get_version, put_object, stage_body,
 };
 pub use part::{PutPart, put_part, renew_body, stage_part};
 pub use procedure::{BodyDeletion, Effect, Event, Procedure, Step, Version, VersionedRecord, Write};
 pub use records::{
-    BodyRecord, BucketRecord, Checksum, ETag, Manifest, MarkerRecord, ObjectRecord, Pairs, PartRecord,
-    Record, SetRecord, StoredVersion, UploadRecord, VersionId, VersionLinks, VersionName, Versioning,
+    BodyRecord, BucketRecord, Checksum, ETag, Expiration, FilterForm, LifecycleRule, LifecycleRules,
+    Manifest, MarkerRecord, NoncurrentExpiration, ObjectRecord, Pairs, PartRecord, Record, RuleFilter,
+    SetRecord, StoredVersion, UploadRecord, VersionId, VersionLinks, VersionName, Versioning,
 };
 pub use references::Lifetimes;
 pub use removal::DeleteBucket;
+pub use rule_sweep::{RulePage, RulePlace, RuleReport, RuleSweep};
+pub use rules::ObjectExpiry;
 pub use store::{BodyWriter, Store, StorePage, run};
 pub use sweep::{Sweep, SweepReport};
 pub use upload::{CreateUpload, abort_upload, create_upload, head_upload};

@@ -8,10 +8,11 @@ use crate::optimistic::{OptimisticTransaction, Pause, Reads, Writes};
 use crate::planted::{Bug, is_planted};
 use crate::procedure::Procedure;
 use crate::records::{
-    BucketRecord, Checksum, ETag, Manifest, MarkerRecord, ObjectRecord, Pairs, SetRecord, StoredVersion,
-    VersionLinks, VersionName, Versioning,
+    BucketRecord, Checksum, ETag, LifecycleRules, Manifest, MarkerRecord, ObjectRecord, Pairs, SetRecord,
+    StoredVersion, VersionLinks, VersionName, Versioning,
 };
 use crate::references::{Lifetimes, bucket_for_put, move_reference};
+use crate::rules::ObjectExpiry;
 use crate::stack::{VersionStack, key_of_named, versioning_of};
 
 /// Makes a set pending for the body of a put. Result: the last moment at which the body may be written.
@@ -57,7 +58,7 @@ pub struct PutObject {
 }
 
 /// Makes the staged body an object, in one transaction. The object that it replaces is released, or kept as a version.
-pub fn put_object(put: PutObject) -> impl Procedure<Output = ObjectRecord> + Send {
+pub fn put_object(put: PutObject) -> impl Procedure<Output = WrittenObject> + Send {
     OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let key = keys::object(&put.bucket, &put.name);
         reads.require([keys::bucket(&put.bucket), keys::set(put.set), key])?;
@@ -78,6 +79,7 @@ pub fn put_object(put: PutObject) -> impl Procedure<Output = ObjectRecord> + Sen
             tags: put.tags.clone(),
             version: None,
         };
+        let expiry = expiry_of(&bucket, &put.name, &object);
         let bucket = (put.bucket.clone(), bucket);
         let (object, released) = push_object(now, reads, &bucket, &mut stack, object, put.set.draw())?;
         stack.write(writes);
@@ -86,7 +88,7 @@ pub fn put_object(put: PutObject) -> impl Procedure<Output = ObjectRecord> + Sen
         if !is_planted(Bug::ReplacedNotReleased) {
             move_reference(now, put.lifetimes.grace, reads, writes, None, released)?;
         }
-        Ok(object)
+        Ok(WrittenObject { object, expiry })
     })
 }
 
@@ -97,6 +99,23 @@ pub struct ObjectLocation {
     pub object: ObjectRecord,
     /// Its parts, if it was put in parts.
     pub manifest: Option<Manifest>,
+    /// When it expires, if it is the current version and a rule of its bucket says so.
+    pub expiry: Option<ObjectExpiry>,
+}
+
+/// An object that was put.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WrittenObject {
+    /// Its record.
+    pub object: ObjectRecord,
+    /// When it expires, if a rule of its bucket says so.
+    pub expiry: Option<ObjectExpiry>,
+}
+
+/// When a version expires by the rules of its bucket.
+fn expiry_of(bucket: &BucketRecord, name: &[u8], object: &ObjectRecord) -> Option<ObjectExpiry> {
+    let is_current = object.version.is_none_or(|links| links.newer.is_none());
+    LifecycleRules::of(bucket).filter(|_| is_current)?.expiry(name, object)
 }
 
 impl ObjectLocation {
@@ -179,10 +198,11 @@ pub(crate) fn read_object(
 pub fn get_object(bucket: String, name: Vec<u8>) -> impl Procedure<Output = ObjectLocation> + Send {
     OptimisticTransaction::new(move |_, reads: &mut Reads, _: &mut Writes| {
         reads.require([keys::bucket(&bucket), keys::object(&bucket, &name)])?;
-        bucket_for_read(reads, &bucket)?;
+        let record = bucket_for_read(reads, &bucket)?;
         let object = read_object(reads, &bucket, &name, None)?;
         let manifest = find_manifest(reads, &object)?;
-        Ok(ObjectLocation { object, manifest })
+        let expiry = expiry_of(&record, &name, &object);
+        Ok(ObjectLocation { object, manifest, expiry })
     })
 }
 
@@ -205,7 +225,8 @@ pub fn get_version(
             StoredVersion::Marker(marker) => VersionLookup::Marker(marker),
             StoredVersion::Object(object) => {
                 let manifest = find_manifest(reads, &object)?;
-                VersionLookup::Object(ObjectLocation { object, manifest }, shown)
+                let expiry = expiry_of(&record, &name, &object);
+                VersionLookup::Object(ObjectLocation { object, manifest, expiry }, shown)
             }
         })
     })
@@ -252,43 +273,54 @@ pub struct RemovalOutcome {
 /// Removes an object or a version of it, in one transaction.
 pub fn delete_object(delete: DeleteObject) -> impl Procedure<Output = RemovalOutcome> + Send {
     OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
-        let (name, grace) = (&delete.name, delete.lifetimes.grace);
-        let named = key_of_named(&delete.bucket, name, delete.version);
-        let keys = [keys::bucket(&delete.bucket), keys::object(&delete.bucket, name)];
+        let named = key_of_named(&delete.bucket, &delete.name, delete.version);
+        let keys = [keys::bucket(&delete.bucket), keys::object(&delete.bucket, &delete.name)];
         reads.require(keys.into_iter().chain(named))?;
         let bucket = bucket_for_read(reads, &delete.bucket)?;
-        let versioning = versioning_of(&delete.bucket, &bucket)?;
-        let mut stack = VersionStack::read(reads, &delete.bucket, name)?;
-        if delete.version.is_none() && versioning != Versioning::Absent {
-            bucket_for_put(reads, writes, &delete.bucket)?;
-            delete.conditions.check(stack.object())?;
-            let existed = stack.object().is_some();
-            let links = VersionLinks::alone(now, delete.draw);
-            let marker = StoredVersion::Marker(MarkerRecord { modified: now, links });
-            let released = stack.push(now, reads, versioning, delete.draw, marker)?;
-            let version = stack.current().map(|marker| marker.links().name());
-            stack.write(writes);
-            move_reference(now, grace, reads, writes, None, released)?;
-            return Ok(RemovalOutcome { existed, version, is_marker: true });
-        }
-        let current = stack.current().map(|current| current.links().name());
-        let removed = match delete.version.or(current) {
-            Some(version) => stack.find(reads, version)?.map(|found| (version, found)),
-            None => None,
-        };
-        delete.conditions.check(removed.as_ref().and_then(|(_, found)| found.object()))?;
-        let Some((version, removed)) = removed else {
-            return Ok(RemovalOutcome { existed: false, version: delete.version, is_marker: false });
-        };
-        stack.remove(reads, version)?;
-        stack.write(writes);
-        if !(is_planted(Bug::RemovedVersionNotReleased) && delete.version.is_some()) {
-            let released = removed.object().map(|object| object.set);
-            move_reference(now, grace, reads, writes, None, released)?;
-        }
-        let is_marker = removed.object().is_none();
-        Ok(RemovalOutcome { existed: true, version: delete.version, is_marker })
+        remove_object(now, reads, writes, &bucket, &delete)
     })
+}
+
+/// The writes of a removal.
+pub(crate) fn remove_object(
+    now: u64,
+    reads: &mut Reads,
+    writes: &mut Writes,
+    bucket: &BucketRecord,
+    delete: &DeleteObject,
+) -> Result<RemovalOutcome, Pause> {
+    let (name, grace) = (&delete.name, delete.lifetimes.grace);
+    let versioning = versioning_of(&delete.bucket, bucket)?;
+    let mut stack = VersionStack::read(reads, &delete.bucket, name)?;
+    if delete.version.is_none() && versioning != Versioning::Absent {
+        bucket_for_put(reads, writes, &delete.bucket)?;
+        delete.conditions.check(stack.object())?;
+        let existed = stack.object().is_some();
+        let links = VersionLinks::alone(now, delete.draw);
+        let marker = StoredVersion::Marker(MarkerRecord { modified: now, links });
+        let released = stack.push(now, reads, versioning, delete.draw, marker)?;
+        let version = stack.current().map(|marker| marker.links().name());
+        stack.write(writes);
+        move_reference(now, grace, reads, writes, None, released)?;
+        return Ok(RemovalOutcome { existed, version, is_marker: true });
+    }
+    let current = stack.current().map(|current| current.links().name());
+    let removed = match delete.version.or(current) {
+        Some(version) => stack.find(reads, version)?.map(|found| (version, found)),
+        None => None,
+    };
+    delete.conditions.check(removed.as_ref().and_then(|(_, found)| found.object()))?;
+    let Some((version, removed)) = removed else {
+        return Ok(RemovalOutcome { existed: false, version: delete.version, is_marker: false });
+    };
+    stack.remove(reads, version)?;
+    stack.write(writes);
+    if !(is_planted(Bug::RemovedVersionNotReleased) && delete.version.is_some()) {
+        let released = removed.object().map(|object| object.set);
+        move_reference(now, grace, reads, writes, None, released)?;
+    }
+    let is_marker = removed.object().is_none();
+    Ok(RemovalOutcome { existed: true, version: delete.version, is_marker })
 }
 
 /// Replaces the tags of an object, or of a version. Result: the name of the version if the bucket keeps versions.

@@ -32,6 +32,12 @@ pub enum Bug {
     PromotedVersionStays,
     /// A listing of versions does not begin a name again after another client removed one of its versions.
     BrokenListOfVersionsShown,
+    /// The removal of an expired object does not look whether it was replaced.
+    ReplacedObjectExpires,
+    /// A lifecycle rule keeps one older version fewer than it says.
+    NewerVersionsMiscounted,
+    /// The removal of an older version does not confirm that the newer ones, which are to stay, still exist.
+    NewerVersionsNotConfirmed,
 }
 
 zerohop_base::mutant_switch!(Bug);

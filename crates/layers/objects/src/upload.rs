@@ -3,7 +3,7 @@
 use crate::error::ObjectError;
 use crate::ids::SetId;
 use crate::keys::{self, Timer};
-use crate::optimistic::{OptimisticTransaction, Reads, Writes};
+use crate::optimistic::{OptimisticTransaction, Pause, Reads, Writes};
 use crate::procedure::Procedure;
 use crate::records::{Pairs, SetRecord, UploadRecord};
 use crate::references::bucket_for_put;
@@ -59,15 +59,26 @@ pub fn head_upload(target: (String, Vec<u8>), id: SetId) -> impl Procedure<Outpu
 /// Aborts an upload. The sweep deletes its parts.
 pub fn abort_upload(target: (String, Vec<u8>), id: SetId) -> impl Procedure<Output = ()> + Send {
     OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
-        let key = keys::upload(&target.0, &target.1, id);
-        reads.require([key.clone(), keys::set(id)])?;
-        reads.get::<UploadRecord>(&key)?.ok_or(ObjectError::NoSuchUpload)?;
-        if reads.get(&keys::set(id))? != Some(SetRecord::Open) {
-            return Err(ObjectError::Corrupt(keys::set(id)).into());
-        }
-        writes.remove(key);
-        writes.put(keys::set(id), &SetRecord::Dead { in_parts: true, until: now });
-        writes.put_empty(Timer { due: now, set: id, number: 0 }.key());
-        Ok(())
+        remove_upload(now, reads, writes, &target, id)
     })
+}
+
+/// The writes of an abort.
+pub(crate) fn remove_upload(
+    now: u64,
+    reads: &mut Reads,
+    writes: &mut Writes,
+    target: &(String, Vec<u8>),
+    id: SetId,
+) -> Result<(), Pause> {
+    let key = keys::upload(&target.0, &target.1, id);
+    reads.require([key.clone(), keys::set(id)])?;
+    reads.get::<UploadRecord>(&key)?.ok_or(ObjectError::NoSuchUpload)?;
+    if reads.get(&keys::set(id))? != Some(SetRecord::Open) {
+        return Err(ObjectError::Corrupt(keys::set(id)).into());
+    }
+    writes.remove(key);
+    writes.put(keys::set(id), &SetRecord::Dead { in_parts: true, until: now });
+    writes.put_empty(Timer { due: now, set: id, number: 0 }.key());
+    Ok(())
 }

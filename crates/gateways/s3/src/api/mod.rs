@@ -6,6 +6,7 @@ mod convert;
 mod copies;
 mod cors;
 mod errors;
+mod lifecycle;
 mod listings;
 mod objects;
 mod required_permissions;
@@ -127,6 +128,9 @@ operations! {
     cors::put_bucket_cors: PutBucketCorsInput => PutBucketCorsOutput;
     cors::get_bucket_cors: GetBucketCorsInput => GetBucketCorsOutput;
     cors::delete_bucket_cors: DeleteBucketCorsInput => DeleteBucketCorsOutput;
+    lifecycle::put_bucket_lifecycle_configuration: PutBucketLifecycleConfigurationInput => PutBucketLifecycleConfigurationOutput;
+    lifecycle::get_bucket_lifecycle_configuration: GetBucketLifecycleConfigurationInput => GetBucketLifecycleConfigurationOutput;
+    lifecycle::delete_bucket_lifecycle: DeleteBucketLifecycleInput => DeleteBucketLifecycleOutput;
     objects::put_object: PutObjectInput => PutObjectOutput;
     objects::delete_object: DeleteObjectInput => DeleteObjectOutput;
     objects::delete_objects: DeleteObjectsInput => DeleteObjectsOutput;

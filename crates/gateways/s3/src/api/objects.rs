@@ -12,7 +12,8 @@ use zerohop_wire::Permission;
 use super::body::{DeclaredBody, receive, send};
 use super::versions::find;
 use super::{
-    BODY_MAX, ObjectApi, checksum_type, convert, errors, object_name, required_permissions, set_checksum,
+    BODY_MAX, ObjectApi, checksum_type, convert, errors, lifecycle, object_name, required_permissions,
+    set_checksum,
 };
 
 pub(super) async fn put_object<S: Store>(
@@ -51,10 +52,11 @@ pub(super) async fn put_object<S: Store>(
         conditions: convert::conditions(input.if_match.as_ref(), input.if_none_match.as_ref()),
         lifetimes,
     };
-    let object = api.run(layer::put_object(put)).await?;
+    let layer::WrittenObject { object, expiry } = api.run(layer::put_object(put)).await?;
     let mut output = PutObjectOutput {
         e_tag: Some(convert::etag(object.etag)),
         version_id: convert::written_version(&object),
+        expiration: lifecycle::expiration_header(expiry),
         ..Default::default()
     };
     if object.checksum.is_some() {
@@ -138,6 +140,7 @@ macro_rules! describe {
         let content_type = convert::attribute(object, "content-type");
         $output.content_type = Some(content_type.unwrap_or_else(|| "binary/octet-stream".to_owned()));
         $output.expires = convert::expires(object);
+        $output.expiration = lifecycle::expiration_header($found.expiry.clone());
         $output.metadata = convert::metadata(object);
         if $input.part_number.is_some() {
             $output.parts_count = $found.manifest.as_ref().map(|manifest| count_of(manifest.parts.len()));

@@ -78,6 +78,9 @@ needs! {
     PutBucketCorsInput: |input| Bucket(Write, &input.bucket);
     GetBucketCorsInput: |input| Any(&input.bucket);
     DeleteBucketCorsInput: |input| Bucket(Write, &input.bucket);
+    PutBucketLifecycleConfigurationInput: |input| Bucket(Write, &input.bucket);
+    GetBucketLifecycleConfigurationInput: |input| Any(&input.bucket);
+    DeleteBucketLifecycleInput: |input| Bucket(Write, &input.bucket);
     ListObjectVersionsInput: |input| Objects(Read, &input.bucket, prefix(input.prefix.as_ref()));
     PutObjectInput: |input| Objects(Write, &input.bucket, &input.key);
     GetObjectInput: |input| Objects(Read, &input.bucket, &input.key);

@@ -4,6 +4,7 @@ mod connection;
 mod connection_slots;
 mod cross_origin;
 mod request;
+mod rule_pass;
 mod stream;
 mod timed_body;
 
@@ -62,6 +63,8 @@ pub struct GatewayOptions {
     pub connections: ConnectionLimits,
     /// The certificate, if every connection is one of TLS.
     pub tls: Option<ServerTls>,
+    /// About how long it is from one pass over the buckets with lifecycle rules to the next.
+    pub rule_pause: Duration,
 }
 
 impl GatewayOptions {
@@ -78,6 +81,7 @@ impl GatewayOptions {
             first_head: Duration::from_secs(5),
             connections: ConnectionLimits::default(),
             tls: None,
+            rule_pause: Duration::from_secs(3600),
         }
     }
 }
@@ -91,6 +95,7 @@ pub struct S3Gateway<S> {
     idle_body: Duration,
     first_head: Duration,
     tls: Option<ServerTls>,
+    rule_pause: Duration,
     places: ConnectionPlaces,
     requests: Arc<Semaphore>,
     documents: Arc<Semaphore>,
@@ -106,6 +111,7 @@ impl<S> Clone for S3Gateway<S> {
             idle_body: self.idle_body,
             first_head: self.first_head,
             tls: self.tls.clone(),
+            rule_pause: self.rule_pause,
             places: self.places.clone(),
             requests: Arc::clone(&self.requests),
             documents: Arc::clone(&self.documents),
@@ -145,6 +151,7 @@ impl<S: Store + 'static> S3Gateway<S> {
             idle_body: options.idle_body,
             first_head: options.first_head,
             tls: options.tls,
+            rule_pause: options.rule_pause,
             places: ConnectionPlaces::new(options.connections),
             requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
             documents: Arc::new(Semaphore::new(DOCUMENTS_MAX)),
@@ -183,8 +190,13 @@ impl<S: Store + 'static> S3Gateway<S> {
         }
     }
 
-    /// Deletes bodies that nothing names, again and again, until the task is dropped. Several gateways may do so at once.
+    /// Deletes bodies that nothing names, and what lifecycle rules let expire, again and again, until the task is dropped.
+    /// Several gateways may do so at once.
     pub async fn sweep(self) {
+        tokio::join!(self.sweep_bodies(), rule_pass::repeat(&*self.store, self.lifetimes, self.rule_pause));
+    }
+
+    async fn sweep_bodies(&self) {
         loop {
             match run(&*self.store, Sweep::new(self.lifetimes, SWEEP_PAGE)).await {
                 // There may be more: a full page is followed at once.

@@ -3,6 +3,7 @@
 mod access;
 mod bodies;
 mod cors;
+mod lifecycle;
 mod limits;
 mod memory;
 mod races;

@@ -29,6 +29,7 @@ fn records_of_objects_are_as_documented() {
         part(document);
         body_set(document);
         body(document);
+        lifecycle(document);
     });
 }
 
@@ -353,4 +354,64 @@ fn body(document: &mut Document<'_>) {
         ("dead: nothing names it", BodyRecord::Dead, vec![open("none", b"")]),
     ];
     states(document, "Body of an upload", &rows);
+}
+
+fn lifecycle(document: &mut Document<'_>) {
+    const KINDS: &str = "Lifecycle rules / kind";
+    let filter = RuleFilter {
+        form: FilterForm::And,
+        prefix: Some("a/".to_owned()),
+        tags: pairs("colour", "red"),
+        larger_than: Some(NUMBERS[0]),
+        smaller_than: Some(NUMBERS[1]),
+    };
+    let rule = LifecycleRule {
+        id: "first".to_owned(),
+        is_enabled: true,
+        filter,
+        expiration: Some(Expiration::Date(NUMBERS[2])),
+        noncurrent: Some(NoncurrentExpiration { days: 0x4142_4344, newer: 0x5152_5354 }),
+        abort_days: Some(0x6162_6364),
+    };
+    let number = |number: u32| number.to_le_bytes();
+    let fields = [
+        field("format: 1", [1]),
+        field("number of rules", number(1)),
+        open("each rule: its ID", texts(&["first"])),
+        open("flag: it is carried out", [1]),
+        open("form of its filter: 0 a prefix of the rule, 1 one condition, 2 several", [2]),
+        open("option: names begin with a prefix", [1]),
+        open("the prefix", texts(&["a/"])),
+        open("number of tags that objects have", number(1)),
+        field("each tag", texts(&["colour", "red"])),
+        open("option: objects have more bytes than", [1]),
+        field("this number", NUMBERS[0].to_le_bytes()),
+        open("option: objects have fewer bytes than", [1]),
+        field("this number", NUMBERS[1].to_le_bytes()),
+        field("kind of expiration", [2]),
+        field("value of the kind", NUMBERS[2].to_le_bytes()),
+        open("option: older versions are removed", [1]),
+        field("days after which they are", number(0x4142_4344)),
+        field("number of the newest ones that stay", number(0x5152_5354)),
+        open("option: uploads are aborted", [1]),
+        field("days after which they are", number(0x6162_6364)),
+    ];
+    let bytes = LifecycleRules { rules: vec![rule.clone()] }.encode();
+    document.layout("Lifecycle rules / offset", &[], &bytes, &fields);
+    let kinds = [
+        (0, "none", None, 0),
+        (1, "days", Some(Expiration::Days(7)), 7),
+        (2, "date", Some(Expiration::Date(NUMBERS[2])), NUMBERS[2]),
+        (3, "markers", Some(Expiration::Markers(true)), 1),
+    ];
+    let names: Vec<(u64, &str)> = kinds.iter().map(|(kind, name, ..)| (u64::from(*kind), *name)).collect();
+    document.numbers(KINDS, &names);
+    let (front, back) = bytes.split_at(bytes.len() - 23);
+    for (kind, name, expiration, value) in kinds {
+        let rules = LifecycleRules { rules: vec![LifecycleRule { expiration, ..rule.clone() }] };
+        let expected = [front, &[kind], &u64::to_le_bytes(value), &back[9..]].concat();
+        assert_eq!(rules.encode(), expected, "{name}");
+    }
+    let unknown = [front, &[4], &back[1..]].concat();
+    assert_eq!((LifecycleRules::decode(&unknown), LifecycleRules::SETTING), (None, "lifecycle"));
 }

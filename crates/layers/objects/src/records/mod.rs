@@ -6,6 +6,7 @@
 mod bucket;
 #[cfg(test)]
 mod documented;
+mod lifecycle;
 mod links;
 mod object;
 mod set;
@@ -13,6 +14,9 @@ mod upload;
 mod version;
 
 pub use bucket::{BucketRecord, Versioning};
+pub use lifecycle::{
+    Expiration, FilterForm, LifecycleRule, LifecycleRules, NoncurrentExpiration, RuleFilter,
+};
 pub use links::{VersionId, VersionLinks, VersionName};
 pub use object::{Checksum, ETag, ObjectRecord, Pairs};
 pub(crate) use set::cut;
@@ -91,7 +95,43 @@ mod tests {
             BodyRecord::Live { part: 3 }.encode(),
             BodyRecord::Dead.encode(),
             StoredVersion::Marker(MarkerRecord { modified: 4, links }).encode(),
+            rules().encode(),
         ]
+    }
+
+    fn rules() -> LifecycleRules {
+        let filter = RuleFilter {
+            form: FilterForm::And,
+            prefix: Some("a/".to_owned()),
+            tags: vec![("k".to_owned(), "v".to_owned())],
+            larger_than: Some(1),
+            smaller_than: Some(9),
+        };
+        let rule = LifecycleRule {
+            id: "one".to_owned(),
+            is_enabled: true,
+            filter,
+            expiration: Some(Expiration::Days(3)),
+            noncurrent: Some(NoncurrentExpiration { days: 4, newer: 5 }),
+            abort_days: Some(6),
+        };
+        let none = RuleFilter {
+            form: FilterForm::Prefix,
+            prefix: None,
+            tags: Vec::new(),
+            larger_than: None,
+            smaller_than: None,
+        };
+        let others = [None, Some(Expiration::Date(1 << 40)), Some(Expiration::Markers(true))];
+        let others = others.map(|expiration| LifecycleRule {
+            id: String::new(),
+            is_enabled: false,
+            filter: none.clone(),
+            expiration,
+            noncurrent: None,
+            abort_days: None,
+        });
+        LifecycleRules { rules: [rule].into_iter().chain(others).collect() }
     }
 
     fn decode_as_each(bytes: &[u8]) -> Vec<Vec<u8>> {
@@ -107,6 +147,7 @@ mod tests {
             one::<Manifest>(bytes),
             one::<SetRecord>(bytes),
             one::<BodyRecord>(bytes),
+            one::<LifecycleRules>(bytes),
         ]
         .into_iter()
         .flatten()
@@ -127,7 +168,7 @@ mod tests {
     proptest! {
         #[test]
         fn decoders_never_panic_and_what_they_read_is_written_the_same(
-            sample in 0..12_usize,
+            sample in 0..samples().len(),
             changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
         ) {
             let mut bytes = samples()[sample].clone();

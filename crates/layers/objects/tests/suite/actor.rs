@@ -258,6 +258,7 @@ fn succeeded(running: &ActiveOperation, shared: &mut SharedState) {
         Intent::None => "other",
         Intent::Put(_) => "put",
         Intent::Delete => "delete",
+        Intent::Rules => "rules",
         Intent::Tags => "tags",
         Intent::DeleteVersion(_) => "delete of a version",
         Intent::Copy(..) => "copy",

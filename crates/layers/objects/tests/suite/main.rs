@@ -3,6 +3,8 @@
 mod actor;
 mod draws;
 mod listing;
+mod rule_model;
+mod rules;
 mod simulation;
 mod versions;
 mod world;

@@ -49,7 +49,11 @@ fn simulate(seed: u64) -> Result<BTreeMap<&'static str, u64>, String> {
     Ok(shared.successes)
 }
 
-fn drive<P: Procedure>(world: &mut World, mut procedure: P, intent: &Intent) -> Result<(), String> {
+pub(crate) fn drive<P: Procedure>(
+    world: &mut World,
+    mut procedure: P,
+    intent: &Intent,
+) -> Result<(), String> {
     let mut event = Event::Start;
     loop {
         match procedure.step(world.now, event) {
@@ -59,7 +63,7 @@ fn drive<P: Procedure>(world: &mut World, mut procedure: P, intent: &Intent) -> 
     }
 }
 
-fn sweep_all(world: &mut World) -> Result<(), String> {
+pub(crate) fn sweep_all(world: &mut World) -> Result<(), String> {
     for _ in 0..20 {
         world.now += 1000;
         drive(world, Sweep::new(LIFETIMES, 1000), &Intent::None)?;
@@ -68,7 +72,7 @@ fn sweep_all(world: &mut World) -> Result<(), String> {
 }
 
 /// Removes all versions and uploads: only the records of buckets stay.
-fn remove_all(world: &mut World) -> Result<(), String> {
+pub(crate) fn remove_all(world: &mut World) -> Result<(), String> {
     let all: Vec<Vec<u8>> = world.records.keys().cloned().collect();
     for key in all {
         let fields: Vec<&[u8]> = key[1..].splitn(2, |byte| *byte == 0).collect();

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_objects::keys::RecordKey;
 use zerohop_objects::{
-    BodyDeletion, BodyId, BodyRecord, BucketRecord, Conditions, Effect, Event, Manifest, ObjectError,
-    PartRecord, Record, SetId, SetRecord, StoredVersion, UploadRecord, Version, VersionName, VersionedRecord,
-    WHOLE_OBJECT, Write,
+    BodyDeletion, BodyId, BodyRecord, BucketRecord, Conditions, Effect, Event, LifecycleRules, Manifest,
+    ObjectError, PartRecord, Record, SetId, SetRecord, StoredVersion, UploadRecord, Version, VersionName,
+    VersionedRecord, WHOLE_OBJECT, Write,
 };
 
+use crate::rule_model::{may_abort, may_go};
 use crate::versions::{ModelVersion, VersionModel};
 
 /// A version of an object in the model: from which moment on, and what it is.
@@ -30,6 +31,8 @@ pub(crate) enum Intent {
     Tags,
     /// A removal of a version.
     DeleteVersion(VersionName),
+    /// What the rules of the bucket let expire.
+    Rules,
     /// A copy of the object of this key, or of a version of it.
     Copy(RecordKey, Option<VersionName>),
     /// A completion of these parts.
@@ -123,6 +126,10 @@ impl World {
     }
 
     fn commit(&mut self, writes: &[Write], intent: &Intent, conditions: &Conditions) -> Result<(), String> {
+        let intent = &match intent {
+            Intent::Rules => self.intent_of_rules(writes)?,
+            other => other.clone(),
+        };
         let mut written: BTreeSet<RecordKey> = BTreeSet::new();
         for write in writes {
             match (&write.value, write.key[0]) {
@@ -205,6 +212,74 @@ impl World {
         }))
     }
 
+    /// The versions of an object, the current one first.
+    pub(crate) fn stored(&self, key: &[u8]) -> Result<Vec<StoredVersion>, String> {
+        let older = [&b"v"[..], &key[1..], &[0]].concat();
+        let current = self.records.get(key).map(|(_, value)| value);
+        let older = self.records.range(older.clone()..zerohop_objects::keys::end_of(&older));
+        let values = current.into_iter().chain(older.map(|(_, (_, value))| value));
+        values.map(|value| StoredVersion::decode(value).ok_or("a version has no record".to_owned())).collect()
+    }
+
+    /// The rules of the bucket of an object or an upload.
+    pub(crate) fn rules_of(&self, key: &[u8]) -> Result<LifecycleRules, String> {
+        LifecycleRules::of(&self.bucket_of(key)?).ok_or_else(|| "a bucket has strange rules".to_owned())
+    }
+
+    /// Checks that the rules of the bucket let go what the writes remove. Result: the intention of such a removal.
+    fn intent_of_rules(&self, writes: &[Write]) -> Result<Intent, String> {
+        // A commit that only confirms what was read.
+        if writes.is_empty() {
+            return Ok(Intent::None);
+        }
+        let changed = writes.iter().find(|write| b"ouv".contains(&write.key[0]));
+        let changed = changed.ok_or("rules change no object")?;
+        let (rules, letter) = (self.rules_of(&changed.key)?, changed.key[0]);
+        if letter == b'u' {
+            let bucket = changed.key[1..].iter().take_while(|byte| **byte != 0).copied().collect();
+            let bucket = String::from_utf8(bucket).map_err(|error| error.to_string())?;
+            let (name, _) =
+                zerohop_objects::keys::upload_of(&bucket, &changed.key).ok_or("a key of no upload")?;
+            let upload = self.records.get(&changed.key).and_then(|(_, value)| UploadRecord::decode(value));
+            let upload = upload.ok_or("an upload is aborted that is not there")?;
+            return match may_abort(&rules, self.now, &name, &upload) {
+                true => Ok(Intent::None),
+                false => Err("an upload is aborted whose time is not over".to_owned()),
+            };
+        }
+        let end = if letter == b'v' { changed.key.len() - 17 } else { changed.key.len() };
+        let key = [&b"o"[..], &changed.key[1..end]].concat();
+        let name = key[1..].splitn(2, |byte| *byte == 0).nth(1).unwrap_or_default();
+        let stored = self.stored(&key)?;
+        let written = |key: &[u8]| writes.iter().find(|write| write.key == key).map(|write| &write.value);
+        let current = match written(&key) {
+            Some(value) => value.as_ref().and_then(|value| StoredVersion::decode(value)),
+            None => stored.first().cloned(),
+        };
+        let is_hidden = current.as_ref().is_some_and(|current| current.object().is_none())
+            && stored.first().is_some_and(|before| before.object().is_some());
+        let is_left = |version: &StoredVersion| {
+            let id = version.links().id;
+            current.as_ref().is_some_and(|current| current.links().id == id)
+                || written(&[&b"v"[..], &key[1..], &[0], &id.0].concat()).is_none_or(Option::is_some)
+        };
+        // A current version has no record among the older ones.
+        let is_promoted =
+            current.as_ref().map(|one| one.links().id) != stored.first().map(|one| one.links().id);
+        let gone: Vec<usize> = (0..stored.len())
+            .filter(|place| !is_left(&stored[*place]) || (*place == 0 && is_promoted && !is_hidden))
+            .collect();
+        let place = match (is_hidden, &gone[..]) {
+            (true, _) => 0,
+            (false, [place]) => *place,
+            _ => return Err(format!("rules remove {gone:?} of {stored:?}")),
+        };
+        if !may_go(&rules, self.now, name, &stored, place) {
+            return Err(format!("rules remove {place} of {stored:?}"));
+        }
+        Ok(if is_hidden { Intent::Delete } else { Intent::DeleteVersion(stored[place].links().name()) })
+    }
+
     /// Changes the versions of the model and compares them with the records.
     fn versions_written(
         &mut self,
@@ -213,13 +288,7 @@ impl World {
         contents: Option<Vec<u8>>,
     ) -> Result<(), String> {
         let versioning = self.bucket_of(key)?.versioning().ok_or("a bucket has a strange setting")?;
-        let mut stored: Vec<StoredVersion> = Vec::new();
-        let older = [&b"v"[..], &key[1..], &[0]].concat();
-        let current = self.records.get(key).map(|(_, value)| value);
-        let older = self.records.range(older.clone()..zerohop_objects::keys::end_of(&older));
-        for value in current.into_iter().chain(older.map(|(_, (_, value))| value)) {
-            stored.push(StoredVersion::decode(value).ok_or("a version has no record")?);
-        }
+        let stored = self.stored(key)?;
         let model = self.versions.entry(key.clone()).or_default();
         if let Intent::DeleteVersion(version) = intent {
             model.remove(self.moment, *version)?;
