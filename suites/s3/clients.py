@@ -5,12 +5,14 @@ The arguments are the program that serves a store in memory. Each function of th
 
 import hashlib
 import io
+import json
 import os
 import subprocess
 import sys
 import urllib.request
 
 import boto3
+from botocore import UNSIGNED
 from botocore.client import Config
 from botocore.exceptions import ClientError
 
@@ -295,6 +297,84 @@ def test_lifecycle(s3):
     assert s3.get_bucket_lifecycle_configuration(Bucket="bucket")["Rules"] == rules
     s3.delete_bucket_lifecycle(Bucket="bucket")
     fails(404, "NoSuchLifecycleConfiguration", s3.get_bucket_lifecycle_configuration, Bucket="bucket")
+
+
+def test_public_buckets(s3):
+    s3.create_bucket(Bucket="public")
+    s3.put_object(Bucket="public", Key="open/a", Body=b"open")
+    s3.put_object(Bucket="public", Key="closed", Body=b"closed")
+    visitor = client(s3.meta.endpoint_url, signature_version=UNSIGNED)
+    fails(403, "AccessDenied", visitor.get_object, Bucket="public", Key="open/a")
+    fails(404, "NoSuchBucketPolicy", s3.get_bucket_policy, Bucket="public")
+    statement = {
+        "Effect": "Allow",
+        "Principal": "*",
+        "Action": "s3:GetObject",
+        "Resource": "arn:aws:s3:::public/open/*",
+    }
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    s3.put_bucket_policy(Bucket="public", Policy=policy)
+    assert s3.get_bucket_policy(Bucket="public")["Policy"] == policy
+    assert s3.get_bucket_policy_status(Bucket="public")["PolicyStatus"]["IsPublic"]
+    assert visitor.get_object(Bucket="public", Key="open/a")["Body"].read() == b"open"
+    assert visitor.head_object(Bucket="public", Key="open/a")["ContentLength"] == 4
+    fails(403, "AccessDenied", visitor.get_object, Bucket="public", Key="closed")
+    fails(403, "AccessDenied", visitor.get_object, Bucket="public", Key="open/missing")
+    fails(403, "AccessDenied", visitor.list_objects_v2, Bucket="public")
+    fails(403, "403", visitor.head_bucket, Bucket="public")
+    fails(403, "AccessDenied", visitor.put_object, Bucket="public", Key="open/b", Body=b"")
+    fails(403, "AccessDenied", visitor.delete_object, Bucket="public", Key="open/a")
+    fails(403, "AccessDenied", visitor.list_buckets)
+    denying = policy.replace("Allow", "Deny")
+    fails(501, "NotImplemented", s3.put_bucket_policy, Bucket="public", Policy=denying)
+    fails(400, "MalformedPolicy", s3.put_bucket_policy, Bucket="public", Policy="{}")
+
+    block = dict.fromkeys(["BlockPublicAcls", "IgnorePublicAcls", "BlockPublicPolicy", "RestrictPublicBuckets"], True)
+    fails(404, "NoSuchPublicAccessBlockConfiguration", s3.get_public_access_block, Bucket="public")
+    s3.put_public_access_block(Bucket="public", PublicAccessBlockConfiguration=block)
+    assert s3.get_public_access_block(Bucket="public")["PublicAccessBlockConfiguration"] == block
+    fails(403, "AccessDenied", visitor.get_object, Bucket="public", Key="open/a")
+    fails(403, "AccessDenied", s3.put_bucket_policy, Bucket="public", Policy=policy)
+    s3.delete_public_access_block(Bucket="public")
+    s3.delete_bucket_policy(Bucket="public")
+
+    def permissions():
+        return [one["Permission"] for one in s3.get_bucket_acl(Bucket="public")["Grants"]]
+
+    assert permissions() == ["FULL_CONTROL"]
+    s3.put_bucket_acl(Bucket="public", ACL="public-read")
+    assert permissions() == ["FULL_CONTROL", "READ"]
+    assert [one["Key"] for one in visitor.list_objects_v2(Bucket="public")["Contents"]] == ["closed", "open/a"]
+    fails(404, "NoSuchKey", visitor.get_object, Bucket="public", Key="open/missing")
+    grants = s3.get_object_acl(Bucket="public", Key="closed")["Grants"]
+    assert grants[1]["Grantee"]["URI"] == "http://acs.amazonaws.com/groups/global/AllUsers", grants
+    s3.put_bucket_acl(Bucket="public", ACL="private")
+    fails(403, "AccessDenied", visitor.get_object, Bucket="public", Key="closed")
+    put = {"Bucket": "public", "Key": "b", "Body": b""}
+    fails(400, "AccessControlListNotSupported", s3.put_object, ACL="public-read", **put)
+    s3.put_object(ACL="bucket-owner-full-control", **put)
+    rules = s3.get_bucket_ownership_controls(Bucket="public")["OwnershipControls"]["Rules"]
+    assert rules == [{"ObjectOwnership": "BucketOwnerEnforced"}]
+    s3.put_bucket_ownership_controls(Bucket="public", OwnershipControls={"Rules": rules})
+
+
+def test_configurations(s3):
+    bucket = {"Bucket": "bucket"}
+    fails(404, "NoSuchTagSet", s3.get_bucket_tagging, **bucket)
+    tags = [{"Key": "team", "Value": "ä b"}]
+    s3.put_bucket_tagging(Tagging={"TagSet": tags}, **bucket)
+    assert s3.get_bucket_tagging(**bucket)["TagSet"] == tags
+    s3.delete_bucket_tagging(**bucket)
+    fails(404, "ServerSideEncryptionConfigurationNotFoundError", s3.get_bucket_encryption, **bucket)
+    fails(404, "NoSuchWebsiteConfiguration", s3.get_bucket_website, **bucket)
+    fails(404, "ObjectLockConfigurationNotFoundError", s3.get_object_lock_configuration, **bucket)
+    fails(404, "ReplicationConfigurationNotFoundError", s3.get_bucket_replication, **bucket)
+    assert "Status" not in s3.get_bucket_accelerate_configuration(**bucket)
+    assert "LoggingEnabled" not in s3.get_bucket_logging(**bucket)
+    assert "TopicConfigurations" not in s3.get_bucket_notification_configuration(**bucket)
+    assert s3.get_bucket_request_payment(**bucket)["Payer"] == "BucketOwner"
+    payment = {"Payer": "Requester"}
+    fails(501, "NotImplemented", s3.put_bucket_request_payment, RequestPaymentConfiguration=payment, **bucket)
 
 
 def test_signatures(s3):

@@ -37,6 +37,9 @@ pub(crate) struct S3Arguments {
     /// it, clients address buckets as paths.
     #[arg(long, value_name = "NAME")]
     domain: Vec<String>,
+    /// Shows browsers a page with the objects of a bucket that a policy lets all clients list.
+    #[arg(long)]
+    browse: bool,
     #[command(flatten)]
     target: ClusterTarget,
     /// The lowest severity of messages to log on standard error: error, warn, info, debug or trace. With info, every
@@ -96,6 +99,7 @@ async fn serve(arguments: &S3Arguments) -> Result<CommandEnding, CommandError> {
         domains: arguments.domain.clone(),
         secret: secret.clone(),
         tls: target.serving_tls()?,
+        browse: arguments.browse,
     };
     let listening = BoundListener::bind(at).await?;
     let change = |options: &mut ClientOptions| {

@@ -31,6 +31,8 @@ pub(crate) struct GatewaySettings {
     pub(crate) secret: Option<Secret>,
     /// The certificate for clients of S3.
     pub(crate) tls: Option<ServerTls>,
+    /// Whether browsers get a page of a public bucket.
+    pub(crate) browse: bool,
 }
 
 /// A port that is taken, before anything else starts.
@@ -66,7 +68,7 @@ impl RunningGateway {
         client: Client,
         settings: GatewaySettings,
     ) -> Result<Self, CommandError> {
-        let GatewaySettings { keyspace, region, domains, secret, tls } = settings;
+        let GatewaySettings { keyspace, region, domains, secret, tls, browse } = settings;
         let (names, bodies) = keyspaces::open(&client, &keyspace).await?;
         let (has_secret, has_tls) = (secret.is_some(), tls.is_some());
         let users: Arc<dyn Users> = match secret {
@@ -77,7 +79,7 @@ impl RunningGateway {
             None => Arc::new(FixedUsers { access_key: None, secret: OPEN_SECRET.to_owned() }),
         };
         let mut options = GatewayOptions::new(users);
-        (options.region, options.domains, options.tls) = (region, domains, tls);
+        (options.region, options.domains, options.tls, options.browse) = (region, domains, tls, browse);
         let gateway = S3Gateway::new(Arc::new(ClusterStore::new(client, names, bodies)), options)
             .map_err(|why| CommandError::Usage(format!("the domain of S3: {why}")))?;
         let (stop, stopped) = oneshot::channel::<()>();

@@ -60,6 +60,7 @@ impl UpS3 {
             domains: self.s3_domain.clone(),
             secret,
             tls: server,
+            browse: false,
         };
         RunningGateway::start(listening, client, settings).await
     }

@@ -40,11 +40,21 @@ pub fn change_bucket(
     setting: String,
     value: Option<Vec<u8>>,
 ) -> impl Procedure<Output = ()> + Send {
+    edit_bucket(name, move |bucket| {
+        bucket.set(&setting, value.clone());
+        Ok(())
+    })
+}
+
+/// Changes the settings of a bucket by what they are. `edit` may run several times, and refuses by its error.
+pub fn edit_bucket(
+    name: String,
+    mut edit: impl FnMut(&mut BucketRecord) -> Result<(), ObjectError> + Send,
+) -> impl Procedure<Output = ()> + Send {
     OptimisticTransaction::new(move |_, reads: &mut Reads, writes: &mut Writes| {
         let key = keys::bucket(&name);
         let mut bucket: BucketRecord = reads.get(&key)?.ok_or(ObjectError::NoSuchBucket)?;
-        bucket.settings.retain(|(one, _)| *one != setting);
-        bucket.settings.extend(value.clone().map(|value| (setting.clone(), value)));
+        edit(&mut bucket)?;
         writes.put(key, &bucket);
         Ok(())
     })

@@ -39,7 +39,7 @@ mod store;
 mod sweep;
 mod upload;
 
-pub use bucket::{ListBuckets, change_bucket, create_bucket, head_bucket, set_versioning};
+pub use bucket::{ListBuckets, change_bucket, create_bucket, edit_bucket, head_bucket, set_versioning};
 pub use complete::{Assemble, CompleteUpload, NamedPart};
 pub use condition::{Conditions, ETagMatch};
 pub use copy::{CheckSource, CopyObject, CopyPart, DescribeRange, copy_object, copy_part};

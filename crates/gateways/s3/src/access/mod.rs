@@ -2,6 +2,7 @@
 
 mod cluster_users;
 mod grants;
+mod visitors;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,6 +16,7 @@ use crate::connection_state::ConnectionState;
 
 pub use cluster_users::ClusterUsers;
 pub use grants::{Grant, GrantError, grants_key};
+pub(crate) use visitors::{CheckedBucket, RequestAccess, Visitor, may_list, unsigned};
 
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,10 +122,10 @@ impl S3Auth for UserAccess {
 
 #[async_trait::async_trait]
 impl S3Access for UserAccess {
-    /// Only requests with a signature have a user. An operation without one is refused.
+    /// Only requests with a signature have a user.
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
         let Some(credentials) = context.credentials() else {
-            return Err(S3Error::with_message(S3ErrorCode::AccessDenied, "The request is not signed."));
+            return Err(unsigned());
         };
         let (user, _) = self.find(&credentials.access_key.clone()).await?;
         let extensions = context.extensions_mut();

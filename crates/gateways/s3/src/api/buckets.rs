@@ -4,12 +4,13 @@ use s3s::dto::*;
 use s3s::{S3ErrorCode, S3Request, S3Result};
 use zerohop_objects::{self as layer, DeleteBucket, ListBuckets, Store};
 
-use super::{ObjectApi, convert, errors, required_permissions};
+use super::{ObjectApi, acls, convert, errors, required_permissions};
 
 pub(super) async fn create_bucket<S: Store>(
     api: &ObjectApi<S>,
     request: S3Request<CreateBucketInput>,
 ) -> S3Result<CreateBucketOutput> {
+    acls::check_new_bucket(&request.input)?;
     let bucket = request.input.bucket.clone();
     api.run(layer::create_bucket(bucket.clone(), Vec::new())).await?;
     Ok(CreateBucketOutput { location: Some(format!("/{bucket}")) })
@@ -66,7 +67,7 @@ pub(super) async fn list_buckets<S: Store>(
     Ok(ListBucketsOutput {
         buckets: Some(buckets.collect()),
         continuation_token: last.filter(|_| has_more),
-        owner: Some(Owner { display_name: None, id: Some("zerohop".to_owned()) }),
+        owner: Some(acls::owner()),
         prefix: input.prefix.clone(),
     })
 }

@@ -13,6 +13,8 @@ use super::errors;
 const METADATA_MAX: usize = 2048;
 /// The most tags of an object.
 const TAGS_MAX: usize = 10;
+/// The most tags of a bucket.
+const BUCKET_TAGS_MAX: usize = 50;
 
 /// The headers that an object keeps.
 const KEPT_HEADERS: [&str; 7] = [
@@ -28,7 +30,7 @@ const KEPT_HEADERS: [&str; 7] = [
 const METADATA: &str = "x-amz-meta-";
 
 /// A time of S3.
-pub(super) fn timestamp(milliseconds: u64) -> Timestamp {
+pub(crate) fn timestamp(milliseconds: u64) -> Timestamp {
     Timestamp::from(UNIX_EPOCH + Duration::from_millis(milliseconds))
 }
 
@@ -175,17 +177,26 @@ pub(super) fn tags_of_header(text: Option<&str>) -> S3Result<Pairs> {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         Some((percent_decode(name)?, percent_decode(value)?))
     });
-    check_tags(decoded.collect::<Option<Pairs>>())
+    check_tags(decoded.collect::<Option<Pairs>>(), TAGS_MAX)
 }
 
 /// The tags of a document.
 pub(super) fn tags_of(set: Vec<dto::Tag>) -> S3Result<Pairs> {
-    check_tags(set.into_iter().map(|tag| Some((tag.key?, tag.value?))).collect())
+    check_tags(pairs_of(set), TAGS_MAX)
 }
 
-fn check_tags(tags: Option<Pairs>) -> S3Result<Pairs> {
+/// The tags of a bucket.
+pub(super) fn bucket_tags_of(set: Vec<dto::Tag>) -> S3Result<Pairs> {
+    check_tags(pairs_of(set), BUCKET_TAGS_MAX)
+}
+
+fn pairs_of(set: Vec<dto::Tag>) -> Option<Pairs> {
+    set.into_iter().map(|tag| Some((tag.key?, tag.value?))).collect()
+}
+
+fn check_tags(tags: Option<Pairs>, max: usize) -> S3Result<Pairs> {
     let tags = tags.filter(|tags| {
-        tags.len() <= TAGS_MAX
+        tags.len() <= max
             && tags.iter().all(|(name, value)| {
                 (1..=128).contains(&name.chars().count()) && value.chars().count() <= 256
             })
@@ -199,7 +210,8 @@ fn check_tags(tags: Option<Pairs>) -> S3Result<Pairs> {
     })
 }
 
-fn percent_decode(text: &str) -> Option<String> {
+/// The text of a part of a query.
+pub(crate) fn percent_decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -216,7 +228,7 @@ fn percent_decode(text: &str) -> Option<String> {
 }
 
 /// The name with all bytes encoded that are not unreserved or a slash. A space is `%20`, as every client decodes it.
-pub(super) fn percent_encode(name: &[u8]) -> String {
+pub(crate) fn percent_encode(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for byte in name {
         match byte {

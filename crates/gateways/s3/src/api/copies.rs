@@ -8,7 +8,7 @@ use zerohop_objects::{
 };
 
 use super::uploads::{part_number, upload_id};
-use super::{ObjectApi, checksum_type, convert, errors, object_name, set_checksum};
+use super::{ObjectApi, acls, checksum_type, convert, errors, object_name, set_checksum};
 
 /// Bucket and name of an object.
 type Address = (String, Vec<u8>);
@@ -59,6 +59,7 @@ pub(super) async fn copy_object<S: Store>(
     request: S3Request<CopyObjectInput>,
 ) -> S3Result<CopyObjectOutput> {
     let input = &request.input;
+    acls::check_canned!(input)?;
     let (source, source_version) = source(&input.copy_source)?;
     let target = (input.bucket.clone(), object_name(&input.key)?);
     let replaces_metadata =

@@ -69,6 +69,13 @@ fn bad_request(code: S3ErrorCode, message: &'static str) -> S3Error {
     error
 }
 
+/// The answer for a setting that the bucket does not have.
+pub(super) fn absent(code: &'static str, message: &'static str) -> S3Error {
+    let mut error = S3Error::with_message(custom(code), message);
+    error.set_status_code(hyper::StatusCode::NOT_FOUND);
+    error
+}
+
 /// Trailers that were announced and did not come, or have no checksum.
 pub(super) fn malformed_trailer() -> S3Error {
     bad_request(custom("MalformedTrailerError"), "The announced trailer is missing or malformed.")

@@ -1,6 +1,8 @@
 //! The operations of S3 over the layer of objects. Only this module, `checksum` and `server` know s3s.
 
+mod acls;
 mod body;
+mod bucket_tags;
 mod buckets;
 mod convert;
 mod copies;
@@ -9,9 +11,12 @@ mod errors;
 mod lifecycle;
 mod listings;
 mod objects;
+mod policies;
 mod required_permissions;
+mod unset_configurations;
 mod uploads;
 mod versions;
+mod visitors;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +24,8 @@ use std::time::Duration;
 use s3s::dto::*;
 use s3s::{S3, S3ErrorCode, S3Request, S3Response, S3Result};
 use zerohop_objects::{Lifetimes, Store};
+
+pub(crate) use convert::{percent_decode, percent_encode, timestamp};
 
 /// Sets the field of an output for the checksum's algorithm.
 macro_rules! set_checksum {
@@ -102,7 +109,9 @@ macro_rules! operations {
                 request: S3Request<GetObjectInput>,
             ) -> S3Result<S3Response<GetObjectOutput>> {
                 required_permissions::check(&request)?;
-                objects::get_object(self, request).await
+                let hides_absence = visitors::hides_absence(&request);
+                let answer = objects::get_object(self, request).await;
+                answer.map_err(|error| visitors::conceal(error, hides_absence))
             }
 
             async fn head_object(
@@ -110,7 +119,9 @@ macro_rules! operations {
                 request: S3Request<HeadObjectInput>,
             ) -> S3Result<S3Response<HeadObjectOutput>> {
                 required_permissions::check(&request)?;
-                objects::head_object(self, request).await
+                let hides_absence = visitors::hides_absence(&request);
+                let answer = objects::head_object(self, request).await;
+                answer.map_err(|error| visitors::conceal(error, hides_absence))
             }
         }
     };
@@ -131,6 +142,34 @@ operations! {
     lifecycle::put_bucket_lifecycle_configuration: PutBucketLifecycleConfigurationInput => PutBucketLifecycleConfigurationOutput;
     lifecycle::get_bucket_lifecycle_configuration: GetBucketLifecycleConfigurationInput => GetBucketLifecycleConfigurationOutput;
     lifecycle::delete_bucket_lifecycle: DeleteBucketLifecycleInput => DeleteBucketLifecycleOutput;
+    policies::put_bucket_policy: PutBucketPolicyInput => PutBucketPolicyOutput;
+    policies::get_bucket_policy: GetBucketPolicyInput => GetBucketPolicyOutput;
+    policies::get_bucket_policy_status: GetBucketPolicyStatusInput => GetBucketPolicyStatusOutput;
+    policies::delete_bucket_policy: DeleteBucketPolicyInput => DeleteBucketPolicyOutput;
+    policies::put_public_access_block: PutPublicAccessBlockInput => PutPublicAccessBlockOutput;
+    policies::get_public_access_block: GetPublicAccessBlockInput => GetPublicAccessBlockOutput;
+    policies::delete_public_access_block: DeletePublicAccessBlockInput => DeletePublicAccessBlockOutput;
+    acls::put_bucket_acl: PutBucketAclInput => PutBucketAclOutput;
+    acls::get_bucket_acl: GetBucketAclInput => GetBucketAclOutput;
+    acls::put_object_acl: PutObjectAclInput => PutObjectAclOutput;
+    acls::get_object_acl: GetObjectAclInput => GetObjectAclOutput;
+    acls::put_bucket_ownership_controls: PutBucketOwnershipControlsInput => PutBucketOwnershipControlsOutput;
+    acls::get_bucket_ownership_controls: GetBucketOwnershipControlsInput => GetBucketOwnershipControlsOutput;
+    bucket_tags::put_bucket_tagging: PutBucketTaggingInput => PutBucketTaggingOutput;
+    bucket_tags::get_bucket_tagging: GetBucketTaggingInput => GetBucketTaggingOutput;
+    bucket_tags::delete_bucket_tagging: DeleteBucketTaggingInput => DeleteBucketTaggingOutput;
+    unset_configurations::get_bucket_encryption: GetBucketEncryptionInput => GetBucketEncryptionOutput;
+    unset_configurations::get_bucket_accelerate_configuration: GetBucketAccelerateConfigurationInput =>
+        GetBucketAccelerateConfigurationOutput;
+    unset_configurations::get_bucket_request_payment: GetBucketRequestPaymentInput =>
+        GetBucketRequestPaymentOutput;
+    unset_configurations::get_bucket_logging: GetBucketLoggingInput => GetBucketLoggingOutput;
+    unset_configurations::get_bucket_website: GetBucketWebsiteInput => GetBucketWebsiteOutput;
+    unset_configurations::get_bucket_notification_configuration: GetBucketNotificationConfigurationInput =>
+        GetBucketNotificationConfigurationOutput;
+    unset_configurations::get_object_lock_configuration: GetObjectLockConfigurationInput =>
+        GetObjectLockConfigurationOutput;
+    unset_configurations::get_bucket_replication: GetBucketReplicationInput => GetBucketReplicationOutput;
     objects::put_object: PutObjectInput => PutObjectOutput;
     objects::delete_object: DeleteObjectInput => DeleteObjectOutput;
     objects::delete_objects: DeleteObjectsInput => DeleteObjectsOutput;

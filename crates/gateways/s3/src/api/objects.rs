@@ -12,7 +12,7 @@ use zerohop_wire::Permission;
 use super::body::{DeclaredBody, receive, send};
 use super::versions::find;
 use super::{
-    BODY_MAX, ObjectApi, checksum_type, convert, errors, lifecycle, object_name, required_permissions,
+    BODY_MAX, ObjectApi, acls, checksum_type, convert, errors, lifecycle, object_name, required_permissions,
     set_checksum,
 };
 
@@ -21,6 +21,7 @@ pub(super) async fn put_object<S: Store>(
     mut request: S3Request<PutObjectInput>,
 ) -> S3Result<PutObjectOutput> {
     let name = object_name(&request.input.key)?;
+    acls::check_canned!(request.input)?;
     // The headers of a posted form are not those of the object.
     let attributes = if request.method == hyper::Method::POST {
         convert::attributes(&convert::headers_of_form(&request.input)?)?

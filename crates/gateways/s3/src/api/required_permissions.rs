@@ -5,7 +5,8 @@ use s3s::{S3Error, S3ErrorCode, S3Request, S3Result};
 use zerohop_wire::Permission::{self, Admin, Read, Write};
 
 use self::RequiredPermission::{Any, Bucket, Objects};
-use crate::access::User;
+use super::visitors;
+use crate::access::{User, Visitor};
 
 /// A permission that an operation needs.
 pub(super) enum RequiredPermission<'a> {
@@ -33,8 +34,11 @@ pub(super) fn denied() -> S3Error {
     S3Error::with_message(S3ErrorCode::AccessDenied, "The access key does not permit this.")
 }
 
-/// Checks that the user of a request may make it.
-pub(super) fn check<T: Needs>(request: &S3Request<T>) -> S3Result<()> {
+/// Checks that the user of a request may make it, or that all clients may.
+pub(super) fn check<T: Needs + 'static>(request: &S3Request<T>) -> S3Result<()> {
+    if let Some(visitor) = request.extensions.get::<Visitor>() {
+        return visitors::check(visitor, request);
+    }
     let user = user(request)?;
     let has = |need: RequiredPermission<'_>| match need {
         Objects(permission, bucket, name) => user.may(permission, bucket, name),
@@ -81,6 +85,30 @@ needs! {
     PutBucketLifecycleConfigurationInput: |input| Bucket(Write, &input.bucket);
     GetBucketLifecycleConfigurationInput: |input| Any(&input.bucket);
     DeleteBucketLifecycleInput: |input| Bucket(Write, &input.bucket);
+    PutBucketPolicyInput: |input| Bucket(Admin, &input.bucket);
+    GetBucketPolicyInput: |input| Any(&input.bucket);
+    GetBucketPolicyStatusInput: |input| Any(&input.bucket);
+    DeleteBucketPolicyInput: |input| Bucket(Admin, &input.bucket);
+    PutPublicAccessBlockInput: |input| Bucket(Admin, &input.bucket);
+    GetPublicAccessBlockInput: |input| Any(&input.bucket);
+    DeletePublicAccessBlockInput: |input| Bucket(Admin, &input.bucket);
+    PutBucketAclInput: |input| Bucket(Admin, &input.bucket);
+    GetBucketAclInput: |input| Any(&input.bucket);
+    PutObjectAclInput: |input| Objects(Write, &input.bucket, &input.key);
+    GetObjectAclInput: |input| Objects(Read, &input.bucket, &input.key);
+    PutBucketOwnershipControlsInput: |input| Bucket(Admin, &input.bucket);
+    GetBucketOwnershipControlsInput: |input| Any(&input.bucket);
+    PutBucketTaggingInput: |input| Bucket(Write, &input.bucket);
+    GetBucketTaggingInput: |input| Any(&input.bucket);
+    DeleteBucketTaggingInput: |input| Bucket(Write, &input.bucket);
+    GetBucketEncryptionInput: |input| Any(&input.bucket);
+    GetBucketAccelerateConfigurationInput: |input| Any(&input.bucket);
+    GetBucketRequestPaymentInput: |input| Any(&input.bucket);
+    GetBucketLoggingInput: |input| Any(&input.bucket);
+    GetBucketWebsiteInput: |input| Any(&input.bucket);
+    GetBucketNotificationConfigurationInput: |input| Any(&input.bucket);
+    GetObjectLockConfigurationInput: |input| Any(&input.bucket);
+    GetBucketReplicationInput: |input| Any(&input.bucket);
     ListObjectVersionsInput: |input| Objects(Read, &input.bucket, prefix(input.prefix.as_ref()));
     PutObjectInput: |input| Objects(Write, &input.bucket, &input.key);
     GetObjectInput: |input| Objects(Read, &input.bucket, &input.key);

@@ -8,7 +8,7 @@ use zerohop_objects::{
 };
 
 use super::body::{DeclaredBody, receive};
-use super::{BODY_MAX, ObjectApi, checksum_type, convert, errors, object_name, set_checksum};
+use super::{BODY_MAX, ObjectApi, acls, checksum_type, convert, errors, object_name, set_checksum};
 use crate::base64;
 use crate::checksum::{self, ALGORITHMS, Algorithm};
 
@@ -29,6 +29,7 @@ pub(super) async fn create_multipart_upload<S: Store>(
     request: S3Request<CreateMultipartUploadInput>,
 ) -> S3Result<CreateMultipartUploadOutput> {
     let input = &request.input;
+    acls::check_canned!(input)?;
     let refused =
         || errors::refuse(S3ErrorCode::InvalidRequest, "The algorithm does not have that type of checksum.");
     let algorithm = match &input.checksum_algorithm {

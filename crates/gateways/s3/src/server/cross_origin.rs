@@ -26,17 +26,21 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// The bucket that a request names by its host or by its path.
-fn bucket_of<T>(request: &Request<T>, domains: &[String]) -> String {
+/// The bucket that a request names by its host.
+pub(super) fn bucket_of_host<'r, T>(request: &'r Request<T>, domains: &[String]) -> Option<&'r str> {
     let host = text(request.headers(), HOST).or_else(|| Some(request.uri().authority()?.as_str()));
     let host = host.unwrap_or_default();
     let host_name = host.rsplit_once(':').map_or(host, |(name, _)| name);
-    let by_host = domains.iter().find_map(|domain| {
+    domains.iter().find_map(|domain| {
         let front = host.strip_suffix(&domain[..]).or_else(|| host_name.strip_suffix(&domain[..]))?;
         front.strip_suffix('.')
-    });
+    })
+}
+
+/// The bucket that a request names by its host or by its path.
+fn bucket_of<T>(request: &Request<T>, domains: &[String]) -> String {
     let by_path = || request.uri().path().split('/').nth(1).unwrap_or_default();
-    by_host.unwrap_or_else(by_path).to_owned()
+    bucket_of_host(request, domains).unwrap_or_else(by_path).to_owned()
 }
 
 impl CrossOriginRequest {

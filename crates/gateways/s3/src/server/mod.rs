@@ -1,8 +1,10 @@
 //! The gateway: its options, the connections that it accepts, and the sweep.
 
+mod browse;
 mod connection;
 mod connection_slots;
 mod cross_origin;
+mod refusal;
 mod request;
 mod rule_pass;
 mod stream;
@@ -22,7 +24,7 @@ use zerohop_objects::{Lifetimes, Store, Sweep, run};
 use zerohop_tls::ServerTls;
 
 use self::connection_slots::ConnectionPlaces;
-use crate::access::{UserAccess, Users};
+use crate::access::{RequestAccess, UserAccess, Users};
 use crate::api::ObjectApi;
 
 pub use self::connection_slots::ConnectionLimits;
@@ -65,6 +67,8 @@ pub struct GatewayOptions {
     pub tls: Option<ServerTls>,
     /// About how long it is from one pass over the buckets with lifecycle rules to the next.
     pub rule_pause: Duration,
+    /// Whether browsers get a page of the objects of a public bucket.
+    pub browse: bool,
 }
 
 impl GatewayOptions {
@@ -82,6 +86,7 @@ impl GatewayOptions {
             connections: ConnectionLimits::default(),
             tls: None,
             rule_pause: Duration::from_secs(3600),
+            browse: false,
         }
     }
 }
@@ -96,6 +101,7 @@ pub struct S3Gateway<S> {
     first_head: Duration,
     tls: Option<ServerTls>,
     rule_pause: Duration,
+    browse: bool,
     places: ConnectionPlaces,
     requests: Arc<Semaphore>,
     documents: Arc<Semaphore>,
@@ -112,6 +118,7 @@ impl<S> Clone for S3Gateway<S> {
             first_head: self.first_head,
             tls: self.tls.clone(),
             rule_pause: self.rule_pause,
+            browse: self.browse,
             places: self.places.clone(),
             requests: Arc::clone(&self.requests),
             documents: Arc::clone(&self.documents),
@@ -138,7 +145,7 @@ impl<S: Store + 'static> S3Gateway<S> {
         let mut builder = S3ServiceBuilder::new(api);
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
         builder.set_auth(UserAccess(Arc::clone(&options.users)));
-        builder.set_access(UserAccess(options.users));
+        builder.set_access(RequestAccess { users: UserAccess(options.users), store: Arc::clone(&store) });
         if !options.domains.is_empty() {
             let host = MultiDomain::new(options.domains.iter()).map_err(|error| error.to_string())?;
             builder.set_host(host);
@@ -152,6 +159,7 @@ impl<S: Store + 'static> S3Gateway<S> {
             first_head: options.first_head,
             tls: options.tls,
             rule_pause: options.rule_pause,
+            browse: options.browse,
             places: ConnectionPlaces::new(options.connections),
             requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
             documents: Arc::new(Semaphore::new(DOCUMENTS_MAX)),

@@ -7,17 +7,18 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{
-    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HeaderMap, HeaderName, HeaderValue,
-};
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use s3s::Body;
 use tokio::sync::SemaphorePermit;
 use zerohop_objects::Store;
 
+use super::browse::BrowseRequest;
 use super::cross_origin::CrossOriginRequest;
+use super::refusal::refusal;
 use super::timed_body::TimedBody;
 use super::{DOCUMENT_MAX, S3Gateway};
+use crate::access::CheckedBucket;
 use crate::base64;
 use crate::checksum::{ALGORITHMS, Hasher, md5};
 use crate::connection_state::ConnectionState;
@@ -42,10 +43,14 @@ impl<S: Store + 'static> S3Gateway<S> {
         let user = access_key(&request);
         let waits = request.headers().contains_key(EXPECT);
         let cross_origin = CrossOriginRequest::of(&request, &self.domains);
+        let browse = BrowseRequest::of(&request, &self.domains).filter(|_| self.browse);
+        let checked = Arc::<CheckedBucket>::default();
+        request.extensions_mut().insert(Arc::clone(&checked));
         let permits = self.permits(&request).await;
-        let mut response = match self.check(request).await {
-            Ok(_) if method == Method::OPTIONS => self.preflight(cross_origin.as_ref()).await,
-            Ok(request) => self.service.call(request).await.unwrap_or_else(|error| {
+        let mut response = match (self.check(request).await, browse) {
+            (Ok(_), _) if method == Method::OPTIONS => self.preflight(cross_origin.as_ref()).await,
+            (Ok(_), Some(browse)) => browse.answer(&*self.store, &checked).await,
+            (Ok(request), None) => self.service.call(request).await.unwrap_or_else(|error| {
                 tracing::error!(?error, id, "a request of S3 cannot be answered");
                 refusal(
                     StatusCode::INTERNAL_SERVER_ERROR,
@@ -53,9 +58,11 @@ impl<S: Store + 'static> S3Gateway<S> {
                     "The operation failed; repeat it.",
                 )
             }),
-            Err(response) => *response,
+            (Err(response), _) => *response,
         };
-        if let Some(cross_origin) = cross_origin.filter(|_| method != Method::OPTIONS) {
+        // A request without a signature costs at most one read if there is no such bucket.
+        let has_rules = method != Method::OPTIONS && !checked.is_absent.load(Ordering::Relaxed);
+        if let Some(cross_origin) = cross_origin.filter(|_| has_rules) {
             cross_origin.permit_page(&*self.store, &mut response).await;
         }
         drop(permits);
@@ -190,15 +197,4 @@ fn check_digest(headers: &HeaderMap, body: &Bytes) -> Result<(), Box<Response<Bo
         )));
     }
     Ok(())
-}
-
-/// An error document.
-fn refusal(status: StatusCode, code: &str, message: &str) -> Response<Body> {
-    let text = format!(
-        "<?xml version=\"1.0\" encoding=\"UTF-8\"?><Error><Code>{code}</Code><Message>{message}</Message></Error>"
-    );
-    let mut response = Response::new(Body::from(text));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/xml"));
-    response
 }

@@ -33,7 +33,7 @@ impl Users for NamedGrants {
     }
 }
 
-async fn start_gateway() -> TestGateway {
+pub(crate) async fn start_gateway() -> TestGateway {
     let gateway = TestGateway::start(|options| options.users = Arc::new(NamedGrants)).await;
     for request in [
         SignedRequest::new("PUT", "/other"),
@@ -46,7 +46,12 @@ async fn start_gateway() -> TestGateway {
     gateway
 }
 
-async fn send(gateway: &TestGateway, user: &str, request: SignedRequest<'_>, body: &[u8]) -> Answer {
+pub(crate) async fn send(
+    gateway: &TestGateway,
+    user: &str,
+    request: SignedRequest<'_>,
+    body: &[u8],
+) -> Answer {
     gateway.send(&SignedRequest { access_key: user, secret: USERS_SECRET, ..request }, body).await
 }
 

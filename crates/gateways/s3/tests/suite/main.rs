@@ -2,11 +2,14 @@
 
 mod access;
 mod bodies;
+mod browse;
 mod cors;
 mod lifecycle;
 mod limits;
 mod memory;
+mod public;
 mod races;
 mod signing;
 mod test_gateway;
+mod unset;
 mod versions;

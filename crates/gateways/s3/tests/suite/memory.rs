@@ -22,6 +22,8 @@ pub(crate) struct MemoryStore {
     pub(crate) ahead: AtomicU64,
     /// Whether nothing can be written.
     pub(crate) is_full: AtomicBool,
+    /// How often records were read.
+    pub(crate) reads: AtomicU64,
 }
 
 impl MemoryStore {
@@ -66,6 +68,7 @@ impl Store for MemoryStore {
     }
 
     async fn read(&self, keys: Vec<RecordKey>) -> Result<Vec<Option<VersionedRecord>>, ObjectError> {
+        self.reads.fetch_add(1, Ordering::Relaxed);
         // Other requests run between any two calls.
         tokio::task::yield_now().await;
         let contents = self.contents();

@@ -44,6 +44,18 @@ impl Versioning {
 }
 
 impl BucketRecord {
+    /// The bytes of a setting.
+    #[must_use]
+    pub fn setting(&self, name: &str) -> Option<&[u8]> {
+        self.settings.iter().find(|(one, _)| one == name).map(|(_, value)| &value[..])
+    }
+
+    /// Sets or removes a setting.
+    pub fn set(&mut self, name: &str, value: Option<Vec<u8>>) {
+        self.settings.retain(|(one, _)| one != name);
+        self.settings.extend(value.map(|value| (name.to_owned(), value)));
+    }
+
     /// Whether it keeps versions; nothing if its setting is none of this code.
     #[must_use]
     pub fn versioning(&self) -> Option<Versioning> {
