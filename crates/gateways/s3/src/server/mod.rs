@@ -5,6 +5,7 @@ mod connection;
 mod connection_slots;
 mod cross_origin;
 mod refusal;
+mod error_details;
 mod request;
 mod rule_pass;
 mod stream;
@@ -96,6 +97,7 @@ pub struct S3Gateway<S> {
     store: Arc<S>,
     lifetimes: Lifetimes,
     service: S3Service,
+    region: Arc<str>,
     domains: Arc<[String]>,
     idle_body: Duration,
     first_head: Duration,
@@ -113,6 +115,7 @@ impl<S> Clone for S3Gateway<S> {
             store: Arc::clone(&self.store),
             lifetimes: self.lifetimes,
             service: self.service.clone(),
+            region: Arc::clone(&self.region),
             domains: Arc::clone(&self.domains),
             idle_body: self.idle_body,
             first_head: self.first_head,
@@ -132,6 +135,7 @@ impl<S: Store + 'static> S3Gateway<S> {
     /// # Errors
     /// If a domain is none.
     pub fn new(store: Arc<S>, options: GatewayOptions) -> Result<Self, String> {
+        let region = options.region.as_str().into();
         let api = ObjectApi::new(
             Arc::clone(&store),
             options.lifetimes,
@@ -154,6 +158,7 @@ impl<S: Store + 'static> S3Gateway<S> {
             store,
             lifetimes: options.lifetimes,
             service: builder.build(),
+            region,
             domains: options.domains.into(),
             idle_body: options.idle_body,
             first_head: options.first_head,

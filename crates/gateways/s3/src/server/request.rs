@@ -15,7 +15,8 @@ use zerohop_objects::Store;
 
 use super::browse::BrowseRequest;
 use super::cross_origin::CrossOriginRequest;
-use super::refusal::refusal;
+use super::error_details::{condition, has_malformed_region, name_condition};
+use super::refusal::{detailed_refusal, refusal};
 use super::timed_body::TimedBody;
 use super::{DOCUMENT_MAX, S3Gateway};
 use crate::access::CheckedBucket;
@@ -46,6 +47,7 @@ impl<S: Store + 'static> S3Gateway<S> {
         let browse = BrowseRequest::of(&request, &self.domains).filter(|_| self.browse);
         let checked = Arc::<CheckedBucket>::default();
         request.extensions_mut().insert(Arc::clone(&checked));
+        let condition = condition(request.headers());
         let permits = self.permits(&request).await;
         let mut response = match (self.check(request).await, browse) {
             (Ok(_), _) if method == Method::OPTIONS => self.preflight(cross_origin.as_ref()).await,
@@ -69,6 +71,9 @@ impl<S: Store + 'static> S3Gateway<S> {
         if response.status() == StatusCode::NOT_MODIFIED {
             *response.body_mut() = Body::empty();
             response.headers_mut().remove(CONTENT_LENGTH);
+        }
+        if let Some(condition) = condition {
+            name_condition(&mut response, condition);
         }
         // The client may send the body that it held back, or not: what comes next on the connection is not known.
         // A foreign client gets one answer.
@@ -108,7 +113,7 @@ impl<S: Store + 'static> S3Gateway<S> {
         (document, self.requests.acquire().await.ok())
     }
 
-    /// Checks what s3s does not: the size of the headers, and the digest of a bulk delete.
+    /// Checks what s3s does not: the size of the headers, the region of the signature, and the digest of a bulk delete.
     async fn check(&self, request: Request<Incoming>) -> Result<Request<Body>, Box<Response<Body>>> {
         let headers = request.headers();
         let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
@@ -118,6 +123,9 @@ impl<S: Store + 'static> S3Gateway<S> {
                 "RequestHeaderSectionTooLarge",
                 "The headers are above 16 KiB.",
             )));
+        }
+        if has_malformed_region(headers) {
+            return Err(Box::new(self.wrong_region()));
         }
         let is_chunked = headers
             .get("x-amz-content-sha256")
@@ -145,6 +153,17 @@ impl<S: Store + 'static> S3Gateway<S> {
         let body = body.to_bytes();
         check_digest(&head.headers, &body)?;
         Ok(Request::from_parts(head, Body::from(body)))
+    }
+
+    /// The answer to a signature for a malformed region: a client that has guessed it takes the right one from here.
+    fn wrong_region(&self) -> Response<Body> {
+        let right = &self.region;
+        detailed_refusal(
+            StatusCode::BAD_REQUEST,
+            "AuthorizationHeaderMalformed",
+            &format!("The region of the signature is malformed; expecting '{right}'."),
+            &format!("<Region>{right}</Region>"),
+        )
     }
 }
 

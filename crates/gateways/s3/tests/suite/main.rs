@@ -4,6 +4,7 @@ mod access;
 mod bodies;
 mod browse;
 mod cors;
+mod error_documents;
 mod lifecycle;
 mod limits;
 mod memory;

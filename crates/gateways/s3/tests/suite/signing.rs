@@ -39,6 +39,8 @@ pub(crate) struct SignedRequest<'a> {
     pub(crate) access_key: &'a str,
     /// The secret access key.
     pub(crate) secret: &'a str,
+    /// The region of the signature.
+    pub(crate) region: &'a str,
     /// Seconds by which the client's clock is wrong.
     pub(crate) clock_off: i64,
     /// The value of `x-amz-content-sha256`.
@@ -61,6 +63,7 @@ impl<'a> SignedRequest<'a> {
             headers: Vec::new(),
             access_key: "tester",
             secret: SECRET,
+            region: "us-east-1",
             clock_off: 0,
             content: "UNSIGNED-PAYLOAD".to_owned(),
         }
@@ -97,9 +100,9 @@ impl<'a> SignedRequest<'a> {
         };
         let canonical =
             format!("{}\n{}\n{query}\n{lines}\n{names}\n{}", self.method, self.path, self.content);
-        let scope = format!("{day}/us-east-1/s3/aws4_request");
+        let scope = format!("{day}/{}/s3/aws4_request", self.region);
         let text = format!("AWS4-HMAC-SHA256\n{date}\n{scope}\n{}", hash(canonical.as_bytes()));
-        let key = ["us-east-1", "s3", "aws4_request"]
+        let key = [self.region, "s3", "aws4_request"]
             .iter()
             .fold(mac(format!("AWS4{}", self.secret).as_bytes(), day), |key, part| mac(&key, part));
         let signature = hex(&mac(&key, &text));
