@@ -14,13 +14,19 @@ from importlib.metadata import version
 from pathlib import Path
 
 import boto3
+import botocore.client
 import pytest
+from botocore.exceptions import ClientError
 
 ENDPOINT = sys.argv[1]
 
 # Tests of what the gateway does not have, or of the mock.
 LEFT_OUT = {
     "test_write_small_with_acl": "access control lists",
+    "test_xattr": "access control lists",
+    "test_info": "a listing has the type of the checksum, which the mock has not",
+    "test_rm": "a quiet bulk delete lists no names, as in S3; the mock does not know `Quiet`",
+    "test_bucket_exists": "buckets for everybody",
     "test_write_small_secure": "server-side encryption",
     "test_write_large_secure": "server-side encryption",
 }
@@ -69,6 +75,20 @@ def empty():
         bucket.delete()
 
 
+def tolerate_missing_policies():
+    """Each test's set-up gives one bucket a policy, which matters to the tests of encryption only."""
+    call = botocore.client.BaseClient._make_api_call
+
+    def make_api_call(client, operation, arguments):
+        try:
+            return call(client, operation, arguments)
+        except ClientError as error:
+            if operation != "PutBucketPolicy" or error.response["Error"]["Code"] != "NotImplemented":
+                raise
+
+    botocore.client.BaseClient._make_api_call = make_api_call
+
+
 def stand_in_for_mock():
     """The suite imports its mock by name."""
     mock = types.ModuleType("moto")
@@ -95,8 +115,12 @@ def main():
 
         s3fs.__path__.append(str(source / "s3fs"))
         stand_in_for_mock()
+        tolerate_missing_policies()
         tests = source / "s3fs" / "tests"
-        words = ["-q", "-p", "no:cacheprovider", "--import-mode=importlib", "--tb=short", *sys.argv[2:]]
+        # S3 has no bucket with such a name; the mock has.
+        place = tests / "test_s3fs.py"
+        place.write_text(place.read_text().replace("test1_bucket", "test1-bucket"))
+        words = ["-q", "-p", "no:cacheprovider", "-W", "ignore", "--assert=plain", "--import-mode=importlib", "--tb=short", *sys.argv[2:]]
         return pytest.main([*words, str(tests)], plugins=[GatewaySuite()])
     finally:
         shutil.rmtree(folder, ignore_errors=True)

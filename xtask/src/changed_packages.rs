@@ -11,10 +11,11 @@ use crate::workspace::{Failure, Workspace, cannot_start};
 const OF_ALL: [&str; 6] = ["Cargo.toml", "Cargo.lock", "clippy.toml", "rustfmt.toml", ".cargo/", ".ci/"];
 
 /// Folders outside packages, and the steps or packages that read them.
-const READERS: [(&str, &[&str]); 18] = [
+const READERS: [(&str, &[&str]); 19] = [
     ("suites/redis/", &["redis"]),
+    ("suites/s3/", &["s3"]),
     ("suites/slurm/", &["slurm"]),
-    ("suites/environment.toml", &["redis", "python"]),
+    ("suites/environment.toml", &["redis", "s3", "python"]),
     ("fuzz/", &["suite-decoders"]),
     ("docs/formats/segment.md", &["zerohop-engine"]),
     ("docs/formats/journal.md", &["zerohop-engine"]),
@@ -105,7 +106,7 @@ impl ChangedPackages {
             begin(&["lint", "docs", "build", "tests", "processes"]);
         }
         if touched.contains(PROGRAM) {
-            begin(&["redis", "slurm", "python"]);
+            begin(&["redis", "s3", "slurm", "python"]);
         }
         if touched.contains(SIMULATOR) {
             begin(&["simulation"]);

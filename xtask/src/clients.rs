@@ -5,12 +5,13 @@
 //! or tests of the Python package that are marked `wide`. The table says for each whether all its
 //! operations succeed.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
 use crate::built_artifacts;
+use crate::client_node::{ClientNode, S3_VARIABLES};
 use crate::environment::{self, Environment, Set};
 use crate::python;
 use crate::workspace::{Failure, Workspace, cannot_start};
@@ -20,6 +21,8 @@ use crate::workspace::{Failure, Workspace, cannot_start};
 enum ClientRun {
     /// A script in `suites`, given the ports of a node's instances.
     Script(&'static str),
+    /// A script in `suites`, given the endpoint of a gateway of S3.
+    S3(&'static str),
     /// The tests of the Python package whose names contain this word.
     Pytest(&'static str),
     /// The package's first steps, with an older Python, which needs a wheel of its own.
@@ -36,7 +39,7 @@ struct OutsideClient {
 }
 
 /// The wide set.
-const CLIENTS: [OutsideClient; 9] = [
+const CLIENTS: [OutsideClient; 21] = [
     OutsideClient {
         name: "redis-benchmark",
         version: "redis-benchmark",
@@ -50,6 +53,18 @@ const CLIENTS: [OutsideClient; 9] = [
     OutsideClient { name: "xarray", version: "xarray", run: ClientRun::Pytest("xarray") },
     OutsideClient { name: "dask", version: "dask", run: ClientRun::Pytest("dask") },
     OutsideClient { name: "python3.9", version: "3.9", run: ClientRun::Python },
+    OutsideClient { name: "boto3", version: "boto3", run: ClientRun::S3("s3/clients.py") },
+    OutsideClient { name: "aws", version: "awscli", run: ClientRun::S3("clients/s3_awscli.py") },
+    OutsideClient { name: "s3fs", version: "s3fs", run: ClientRun::S3("clients/s3_s3fs.py") },
+    OutsideClient { name: "fsspec", version: "fsspec", run: ClientRun::S3("clients/s3_fsspec.py") },
+    OutsideClient { name: "rclone", version: "rclone", run: ClientRun::S3("clients/s3_rclone.py") },
+    OutsideClient { name: "s3cmd", version: "s3cmd", run: ClientRun::S3("clients/s3_s3cmd.py") },
+    OutsideClient { name: "restic", version: "restic", run: ClientRun::S3("clients/s3_restic.py") },
+    OutsideClient { name: "duckdb", version: "duckdb", run: ClientRun::S3("clients/s3_duckdb.py") },
+    OutsideClient { name: "polars", version: "polars", run: ClientRun::S3("clients/s3_polars.py") },
+    OutsideClient { name: "pyarrow-s3", version: "pyarrow", run: ClientRun::S3("clients/s3_pyarrow.py") },
+    OutsideClient { name: "object_store", version: "obstore", run: ClientRun::S3("clients/s3_obstore.py") },
+    OutsideClient { name: "deltalake", version: "deltalake", run: ClientRun::S3("clients/s3_deltalake.py") },
 ];
 
 /// The result of one client.
@@ -70,6 +85,10 @@ pub fn run(workspace: &Workspace, names: &[&str]) -> Result<(), Failure> {
     let requested: Vec<&OutsideClient> =
         CLIENTS.iter().filter(|one| names.is_empty() || names.contains(&one.name)).collect();
     environment::system(workspace)?;
+    if requested.iter().any(|one| matches!(one.run, ClientRun::S3(_))) {
+        let mut install = Command::new(workspace.root.join("suites").join("clients").join("install"));
+        environment::quietly(&mut install, "the clients of S3 need rclone and restic")?;
+    }
     let kept = environment::install(workspace, Set::Clients)?;
     built_artifacts::program(workspace)?;
     let needs_wheel = requested.iter().any(|one| matches!(one.run, ClientRun::Pytest(_)));
@@ -79,6 +98,7 @@ pub fn run(workspace: &Workspace, names: &[&str]) -> Result<(), Failure> {
         println!("xtask: {} …", client.name);
         let failure = match client.run {
             ClientRun::Script(script) => run_script(workspace, &kept, script)?,
+            ClientRun::S3(script) => run_s3_script(workspace, &kept, script)?,
             ClientRun::Pytest(word) => pytest(workspace, python.as_deref(), word)?,
             ClientRun::Python => first_steps(workspace, &kept, client.version)?,
         };
@@ -108,7 +128,7 @@ fn table(rows: &[ClientRow]) -> String {
 /// Runs a script against an in-memory node of three instances; returns its last output if it
 /// failed.
 fn run_script(workspace: &Workspace, kept: &Environment, script: &str) -> Result<Option<String>, Failure> {
-    let node = Node::start(workspace)?;
+    let node = ClientNode::start(workspace, false)?;
     let path = workspace.root.join("suites").join(script);
     let mut command = match path.extension().and_then(|end| end.to_str()) {
         Some("py") => Command::new(kept.bin().join("python")),
@@ -116,6 +136,18 @@ fn run_script(workspace: &Workspace, kept: &Environment, script: &str) -> Result
         _ => Command::new("bash"),
     };
     command.arg(&path).args(&node.ports).env("NODE_PATH", kept.home.join("node_modules"));
+    first_failure(&mut command)
+}
+
+/// Runs a script against the gateway of S3 of an in-memory node; returns its last output if it failed.
+pub fn run_s3_script(
+    workspace: &Workspace,
+    kept: &Environment,
+    script: &str,
+) -> Result<Option<String>, Failure> {
+    let node = ClientNode::start(workspace, true)?;
+    let mut command = Command::new(kept.bin().join("python"));
+    command.arg(workspace.root.join("suites").join(script)).args(&node.s3).envs(S3_VARIABLES);
     first_failure(&mut command)
 }
 
@@ -178,45 +210,6 @@ fn version(kept: &Environment, name: &str) -> String {
     of_python.or_else(of_system).unwrap_or_else(|| "unknown".to_owned())
 }
 
-/// A node that runs as long as a client needs it.
-struct Node {
-    child: std::process::Child,
-    ports: Vec<String>,
-}
-
-impl Node {
-    fn start(workspace: &Workspace) -> Result<Self, Failure> {
-        let program: PathBuf = workspace.target.join("debug").join("zerohop");
-        let mut command = Command::new(program);
-        command
-            .args(["up", "--memory", "--nodes", "1", "--instances", "3", "--port", "0", "--json"])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped());
-        let child = command.spawn().map_err(|error| cannot_start(&command, &error))?;
-        let mut node = Self { child, ports: Vec::new() };
-        let mut line = String::new();
-        if let Some(out) = node.child.stdout.take() {
-            let _ = std::io::BufRead::read_line(&mut std::io::BufReader::new(out), &mut line);
-        }
-        let ready: Value = serde_json::from_str(&line)
-            .map_err(|_| Failure::new(format!("the node does not serve: {line}")))?;
-        let instances = ready["nodes"][0]["instances"].as_array().into_iter().flatten();
-        node.ports =
-            instances.filter_map(|one| Some(one["addr"].as_str()?.rsplit_once(':')?.1.to_owned())).collect();
-        Ok(node)
-    }
-}
-
-impl Drop for Node {
-    fn drop(&mut self) {
-        // Stops it in order: the command's node is a child process, which ends with it.
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-        }
-        let _ = self.child.wait();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,7 +225,7 @@ mod tests {
         let workspace = Workspace::find().unwrap();
         for client in CLIENTS {
             let script = match client.run {
-                ClientRun::Script(script) => script,
+                ClientRun::Script(script) | ClientRun::S3(script) => script,
                 ClientRun::Python => "clients/first_steps.py",
                 ClientRun::Pytest(_) => continue,
             };

@@ -9,7 +9,7 @@
 //!        ├── soak                      the longer search
 //!        ├── clients                   the wide set of foreign clients
 //!        ├── first_hour                the guides of new users, typed on a terminal
-//!        ├── redis slurm python        suites, one command each, with the program of `built`
+//!        ├── redis s3 slurm python     suites, one command each, with the program of `built`
 //!        ├── manylinux ── elf          a wheel for other distributions, and the symbols that it needs
 //!        ├── fuzz                      libFuzzer targets, built with coverage on a stable toolchain
 //!        └── bench                     one side-by-side benchmark, its peers installed first
@@ -28,6 +28,7 @@
 pub mod bench;
 pub mod built_artifacts;
 pub mod changed_packages;
+pub mod client_node;
 pub mod clients;
 pub mod completed_step;
 pub mod elf;
@@ -40,6 +41,7 @@ pub mod python;
 pub mod redis;
 pub mod repeat_tests;
 pub mod runner;
+pub mod s3;
 pub mod slurm;
 pub mod soak;
 pub mod test;

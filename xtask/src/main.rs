@@ -11,14 +11,14 @@ use std::process::ExitCode;
 use xtask::changed_packages::ChangedPackages;
 use xtask::workspace::{Failure, Workspace};
 use xtask::{
-    bench, clients, first_hour, fuzz, manylinux, python, redis, repeat_tests, slurm, soak, test, tidy,
+    bench, clients, first_hour, fuzz, manylinux, python, redis, repeat_tests, s3, slurm, soak, test, tidy,
 };
 
 const HELP: &str = "\
 cargo xtask COMMAND
 
   test                      all that must hold before a change lands; its steps:
-                            format, tidy, lint, docs, build, environment, tests, processes, simulation, redis, slurm, python
+                            format, tidy, lint, docs, build, environment, tests, processes, simulation, redis, s3, slurm, python
        --only STEP…         only these steps
        --changed [COMMIT]   only what differs from COMMIT (default: HEAD) can touch, by the dependency graph
        --record             writes where the time went into docs/testing.md
@@ -34,6 +34,7 @@ cargo xtask COMMAND
   tidy                      only the project's rules: crate floors, dependencies, unsafe, file lengths, links, …
   mutants                   writes docs/planted-bugs.md from the declarations of planted bugs and tidy/mutants.toml
   redis                     only redis-cli and redis-py against nodes, and the guide of Redis
+  s3                        only boto3 against a gateway of S3
   slurm                     only the nodes inside jobs of a Slurm, and the guide's job script
   python                    only the Python package: builds the wheel, installs it in target/python, tries it
   wheel                     the Python package as a wheel, in release, with the program in it; says where it is
@@ -75,6 +76,9 @@ fn main() -> ExitCode {
         ["redis"] => Workspace::find()
             .and_then(|workspace| redis::run(&workspace))
             .map(|summary| println!("{summary}")),
+        ["s3"] => {
+            Workspace::find().and_then(|workspace| s3::run(&workspace)).map(|summary| println!("{summary}"))
+        }
         ["slurm"] => Workspace::find()
             .and_then(|workspace| slurm::run(&workspace))
             .map(|summary| println!("{summary}")),

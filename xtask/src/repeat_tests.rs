@@ -20,7 +20,7 @@ const TABLE: &str = "docs/testing-load.md";
 /// What to repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepeatTask {
-    /// Tests whose label (program and name) contains one of these; `redis`, `slurm` and `python` are suites.
+    /// Tests whose label (program and name) contains one of these; `redis`, `s3`, `slurm` and `python` are suites.
     pub names: Vec<String>,
     /// The number of runs of each.
     pub times: usize,
@@ -34,7 +34,7 @@ pub struct RepeatTask {
 pub fn run(workspace: &Workspace, task: &RepeatTask) -> Result<(), Failure> {
     let is_meant = |label: &str| task.names.iter().any(|name| label.contains(name.as_str()));
     let mut tests = Vec::new();
-    let suites: Vec<&str> = ["redis", "slurm", "python"]
+    let suites: Vec<&str> = ["redis", "s3", "slurm", "python"]
         .into_iter()
         .filter(|one| task.names.iter().any(|name| name == one))
         .collect();

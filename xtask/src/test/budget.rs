@@ -23,7 +23,7 @@ pub const WHOLE_RUN: Duration = Duration::from_secs(20 * 60);
 pub const REPORTED_FROM_PERCENT: u32 = 125;
 
 /// Every step, in the order in which they start.
-pub const ROWS: [BudgetRow; 12] = [
+pub const ROWS: [BudgetRow; 13] = [
     BudgetRow {
         step: "format",
         seconds: 10,
@@ -46,6 +46,7 @@ pub const ROWS: [BudgetRow; 12] = [
     BudgetRow { step: "processes", seconds: 340, what: "tests that start nodes" },
     BudgetRow { step: "simulation", seconds: 130, what: "fixed seeds of one node and of clusters" },
     BudgetRow { step: "redis", seconds: 40, what: "redis-cli, redis-py and the guide's examples" },
+    BudgetRow { step: "s3", seconds: 30, what: "boto3 against a gateway of S3" },
     BudgetRow {
         step: "slurm",
         seconds: 10,

@@ -127,7 +127,8 @@ pub fn run(workspace: &Workspace, requested: &TestSelection) -> Result<(), Failu
 }
 
 /// Suites of other languages, each a command of this program, with their weights.
-const JOBS_OF_SUITES: [(&str, Weight); 3] = [("redis", WAITING), ("slurm", WAITING), ("python", WAITING)];
+const JOBS_OF_SUITES: [(&str, Weight); 4] =
+    [("redis", WAITING), ("s3", WAITING), ("slurm", WAITING), ("python", WAITING)];
 
 /// The test program whose build also builds the program that suites start.
 const PROGRAM_SUITE: &str = "zerohop suite";
@@ -197,7 +198,7 @@ fn advice(one: &JobOutcome) -> String {
         "simulation" => {
             "the line that replays the seed is above; docs/testing.md says how to look into it".to_owned()
         }
-        "redis" | "slurm" | "python" => format!("repeat it alone: cargo xtask {}", one.group),
+        "redis" | "s3" | "slurm" | "python" => format!("repeat it alone: cargo xtask {}", one.group),
         _ => format!("repeat it under load: cargo xtask again {} --times 20", one.name),
     }
 }
