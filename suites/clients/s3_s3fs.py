@@ -26,7 +26,7 @@ LEFT_OUT = {
     "test_xattr": "access control lists",
     "test_info": "a listing has the type of the checksum, which the mock has not",
     "test_rm": "a quiet bulk delete lists no names, as in S3; the mock does not know `Quiet`",
-    "test_bucket_exists": "buckets for everybody",
+    "test_bucket_exists": "buckets for all clients",
     "test_write_small_secure": "server-side encryption",
     "test_write_large_secure": "server-side encryption",
 }
