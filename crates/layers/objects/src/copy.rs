@@ -1,5 +1,7 @@
 //! Copies of objects and of ranges of objects, which share the bodies of their sources.
 
+use zerohop_layer_procedure::Decide;
+
 use crate::condition::Conditions;
 use crate::error::ObjectError;
 use crate::ids::SetId;
@@ -38,8 +40,13 @@ pub struct CopyObject {
 }
 
 /// Copies an object, in one transaction.
-pub fn copy_object(mut copy: CopyObject) -> impl Procedure<Output = ObjectRecord> + Send {
-    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+pub fn copy_object(copy: CopyObject) -> impl Procedure<Output = ObjectRecord> + Send {
+    OptimisticTransaction::new(copy_decision(copy))
+}
+
+/// The decision of [`copy_object`], for a transaction that has other parts too.
+pub fn copy_decision(mut copy: CopyObject) -> impl Decide<ObjectError, Output = ObjectRecord> + Send {
+    move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let (target_bucket, target_name) = &copy.target;
         let key = keys::object(target_bucket, target_name);
         let (source_bucket, source_name) = &copy.source;
@@ -64,7 +71,7 @@ pub fn copy_object(mut copy: CopyObject) -> impl Procedure<Output = ObjectRecord
         stack.write(writes);
         move_reference(now, copy.lifetimes.grace, reads, writes, Some(object.set), released)?;
         Ok(object)
-    })
+    }
 }
 
 /// A part that is a range of an object.

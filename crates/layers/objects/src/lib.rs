@@ -11,7 +11,8 @@
 //! - A body is written first, under a record that is *pending* until a moment; the commit makes it live. The [`Sweep`]
 //!   removes what stays pending, and sets without references after the time of grace for readers.
 //! - Lifecycle rules of a bucket let objects, older versions and uploads expire: the [`RuleSweep`] carries them out.
-//! - Each transaction is a function of what it reads, and its commit confirms the version of each record read.
+//! - Each transaction is a function of what it reads, and its commit confirms the version of each record read. The decisions of puts,
+//!   reads, copies and removals may also be parts of a transaction that has other parts and stays open.
 //!
 //! The procedures open no socket, read no clock and draw no random numbers: ids and times are arguments.
 
@@ -42,14 +43,15 @@ mod upload;
 pub use bucket::{ListBuckets, change_bucket, create_bucket, edit_bucket, head_bucket, set_versioning};
 pub use complete::{Assemble, CompleteUpload, NamedPart};
 pub use condition::{Conditions, ETagMatch};
-pub use copy::{CheckSource, CopyObject, CopyPart, DescribeRange, copy_object, copy_part};
+pub use copy::{CheckSource, CopyObject, CopyPart, DescribeRange, copy_decision, copy_object, copy_part};
 pub use error::ObjectError;
 pub use ids::{BodyId, BodyRange, SetId, WHOLE_OBJECT};
 pub use list::{ListEntry, ListPage, ListParts, ListRequest, Listing, list_objects, list_uploads};
 pub use list_versions::{ListVersions, VersionEntry, VersionPage};
 pub use object::{
     DeleteObject, ObjectLocation, PutObject, RemovalOutcome, VersionLookup, WrittenObject, change_tags,
-    delete_object, get_object, get_version, put_object, stage_body,
+    delete_decision, delete_object, get_decision, get_object, get_version, put_decision, put_object,
+    stage_body,
 };
 pub use part::{PutPart, put_part, renew_body, stage_part};
 pub use procedure::{BodyDeletion, Effect, Event, Procedure, Step, Version, VersionedRecord, Write};

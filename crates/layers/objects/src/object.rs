@@ -1,5 +1,7 @@
 //! Objects: stage a body, put, get, delete.
 
+use zerohop_layer_procedure::Decide;
+
 use crate::condition::Conditions;
 use crate::error::ObjectError;
 use crate::ids::{BodyId, BodyRange, SetId, WHOLE_OBJECT};
@@ -59,7 +61,12 @@ pub struct PutObject {
 
 /// Makes the staged body an object, in one transaction. The object that it replaces is released, or kept as a version.
 pub fn put_object(put: PutObject) -> impl Procedure<Output = WrittenObject> + Send {
-    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(put_decision(put))
+}
+
+/// The decision of [`put_object`], for a transaction that has other parts too.
+pub fn put_decision(put: PutObject) -> impl Decide<ObjectError, Output = WrittenObject> + Send {
+    move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let key = keys::object(&put.bucket, &put.name);
         reads.require([keys::bucket(&put.bucket), keys::set(put.set), key])?;
         let bucket = bucket_for_put(reads, writes, &put.bucket)?;
@@ -89,7 +96,7 @@ pub fn put_object(put: PutObject) -> impl Procedure<Output = WrittenObject> + Se
             move_reference(now, put.lifetimes.grace, reads, writes, None, released)?;
         }
         Ok(WrittenObject { object, expiry })
-    })
+    }
 }
 
 /// An object with the places of its bytes.
@@ -196,14 +203,22 @@ pub(crate) fn read_object(
 
 /// Looks an object up. Its bytes stay readable for the time of grace, whatever happens to the object.
 pub fn get_object(bucket: String, name: Vec<u8>) -> impl Procedure<Output = ObjectLocation> + Send {
-    OptimisticTransaction::new(move |_, reads: &mut Reads, _: &mut Writes| {
+    OptimisticTransaction::new(get_decision(bucket, name))
+}
+
+/// The decision of [`get_object`], for a transaction that has other parts too.
+pub fn get_decision(
+    bucket: String,
+    name: Vec<u8>,
+) -> impl Decide<ObjectError, Output = ObjectLocation> + Send {
+    move |_, reads: &mut Reads, _: &mut Writes| {
         reads.require([keys::bucket(&bucket), keys::object(&bucket, &name)])?;
         let record = bucket_for_read(reads, &bucket)?;
         let object = read_object(reads, &bucket, &name, None)?;
         let manifest = find_manifest(reads, &object)?;
         let expiry = expiry_of(&record, &name, &object);
         Ok(ObjectLocation { object, manifest, expiry })
-    })
+    }
 }
 
 /// Looks the current version of an object up, or that of the name `version`.
@@ -272,13 +287,18 @@ pub struct RemovalOutcome {
 
 /// Removes an object or a version of it, in one transaction.
 pub fn delete_object(delete: DeleteObject) -> impl Procedure<Output = RemovalOutcome> + Send {
-    OptimisticTransaction::new(move |now: u64, reads: &mut Reads, writes: &mut Writes| {
+    OptimisticTransaction::new(delete_decision(delete))
+}
+
+/// The decision of [`delete_object`], for a transaction that has other parts too.
+pub fn delete_decision(delete: DeleteObject) -> impl Decide<ObjectError, Output = RemovalOutcome> + Send {
+    move |now: u64, reads: &mut Reads, writes: &mut Writes| {
         let named = key_of_named(&delete.bucket, &delete.name, delete.version);
         let keys = [keys::bucket(&delete.bucket), keys::object(&delete.bucket, &delete.name)];
         reads.require(keys.into_iter().chain(named))?;
         let bucket = bucket_for_read(reads, &delete.bucket)?;
         remove_object(now, reads, writes, &bucket, &delete)
-    })
+    }
 }
 
 /// The writes of a removal.

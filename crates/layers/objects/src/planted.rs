@@ -10,6 +10,8 @@ pub enum Bug {
     CopyNotCounted,
     /// A set without references is deleted at once.
     NoGrace,
+    /// The time of grace of a set that an open transaction has released is over at its commit.
+    GraceFromDecision,
     /// The sweep deletes bodies of a pending set before the transaction that ends the set.
     SweepDeletesFirst,
     /// A completion does not stop uploads of parts.

@@ -24,7 +24,19 @@ impl Default for Lifetimes {
     }
 }
 
+/// The end of the time of grace of a dead set, before a sweep has set it.
+pub(crate) const UNTIL_UNKNOWN: u64 = 0;
+
+/// The grace of a transaction that may stay open: its commit may come at any time, so the sweep lets the time begin.
+const GRACE_FROM_SWEEP: u64 = u64::MAX;
+
 impl Lifetimes {
+    /// The same for a decision in a transaction that may stay open. The time of grace then begins when a sweep finds the set.
+    #[must_use]
+    pub const fn of_open_transaction(self) -> Self {
+        Self { grace: GRACE_FROM_SWEEP, ..self }
+    }
+
     /// When the sweep looks at a body that may be written until `until`.
     pub(crate) const fn due(self, until: u64) -> u64 {
         until.saturating_add(self.skew)
@@ -71,9 +83,12 @@ pub(crate) fn move_reference(
             writes.put(keys::set(id), &SetRecord::Live { references: references - 1, in_parts });
         } else {
             let grace = if is_planted(Bug::NoGrace) { 0 } else { grace };
-            let until = now.saturating_add(grace);
+            let (until, due) = match grace {
+                GRACE_FROM_SWEEP => (UNTIL_UNKNOWN, now),
+                grace => (now.saturating_add(grace), now.saturating_add(grace)),
+            };
             writes.put(keys::set(id), &SetRecord::Dead { in_parts, until });
-            writes.put_empty(Timer { due: until, set: id, number: 0 }.key());
+            writes.put_empty(Timer { due, set: id, number: 0 }.key());
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use crate::optimistic::{OptimisticTransaction, Reads, Writes};
 use crate::planted::{Bug, is_planted};
 use crate::procedure::{BodyDeletion, Effect, Event, Procedure, Step};
 use crate::records::{BodyRecord, Manifest, PartRecord, Record, SetRecord};
-use crate::references::{Lifetimes, drop_part_contents, move_reference};
+use crate::references::{Lifetimes, UNTIL_UNKNOWN, drop_part_contents, move_reference};
 
 /// What a sweep did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -241,6 +241,14 @@ fn judge(timer: Timer, lifetimes: Lifetimes) -> impl Procedure<Output = Verdict>
         } else {
             let key = keys::set(timer.set);
             match reads.get(&key)? {
+                // The transaction that released it was open for an unknown time: readers get theirs from here on.
+                Some(SetRecord::Dead { in_parts, until: UNTIL_UNKNOWN })
+                    if !is_planted(Bug::GraceFromDecision) =>
+                {
+                    let until = now.saturating_add(lifetimes.grace);
+                    writes.put(key, &SetRecord::Dead { in_parts, until });
+                    writes.put_empty(Timer { due: until, ..timer }.key());
+                }
                 Some(SetRecord::Dead { in_parts, until }) if until <= now => {
                     return Ok(if in_parts { Verdict::Parts } else { Verdict::Single });
                 }

@@ -332,7 +332,10 @@ fn body_set(document: &mut Document<'_>) {
         (
             "dead: nothing names it",
             SetRecord::Dead { in_parts: true, until },
-            vec![field("flag: the set was an upload", [1]), time("time until which readers may read it")],
+            vec![
+                field("flag: the set was an upload", [1]),
+                time("time until which readers may read it, 0 until a sweep sets it"),
+            ],
         ),
     ];
     states(document, "Body set", &rows);

@@ -29,7 +29,7 @@ pub enum SetRecord {
     Dead {
         /// It was an upload.
         in_parts: bool,
-        /// Readers may read it until then, in milliseconds since 1970.
+        /// Readers may read it until then, in milliseconds since 1970; 0 until a sweep sets the time.
         until: u64,
     },
 }

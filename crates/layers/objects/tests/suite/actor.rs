@@ -331,7 +331,7 @@ fn commit_machine(running: &ActiveOperation) -> Machine {
             attributes: Vec::new(),
             tags: Vec::new(),
             conditions: running.conditions.clone(),
-            lifetimes: LIFETIMES,
+            lifetimes: if size.is_multiple_of(2) { LIFETIMES } else { LIFETIMES.of_open_transaction() },
         })),
         Goal::Part(number) => done(put_part(PutPart {
             target: running.target.clone(),

@@ -3,6 +3,7 @@
 mod actor;
 mod draws;
 mod listing;
+mod open_transactions;
 mod rule_model;
 mod rules;
 mod simulation;

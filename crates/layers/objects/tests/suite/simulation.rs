@@ -135,6 +135,7 @@ fn planted_bugs_are_found() {
         Bug::ReplacedNotReleased,
         Bug::CopyNotCounted,
         Bug::NoGrace,
+        Bug::GraceFromDecision,
         Bug::SweepDeletesFirst,
         Bug::PartsNotFrozen,
         Bug::UnlistedPartsStay,
