@@ -16,16 +16,16 @@ const PIECE_BYTES: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub struct ObjectClient<S> {
     store: S,
-    lifetimes: Lifetimes,
+    pub(crate) lifetimes: Lifetimes,
 }
 
 /// The bytes of an object, as it was when it was looked up. They stay readable for some minutes after it is replaced or removed.
-pub struct ObjectReader<'s, S> {
-    store: &'s S,
+pub struct ObjectReader<S> {
+    store: S,
     rest: VecDeque<BodyRange>,
 }
 
-impl<S: Store> ObjectClient<S> {
+impl<S: Store + Clone> ObjectClient<S> {
     /// The objects of a store, with the default lifetimes of bodies, which all of its clients share.
     #[must_use]
     pub fn new(store: S) -> Self {
@@ -43,6 +43,14 @@ impl<S: Store> ObjectClient<S> {
     /// [`ObjectError::BucketExists`], and those of the store.
     pub async fn create_bucket(&self, name: String) -> Result<BucketRecord, ObjectError> {
         layer::run(&self.store, layer::create_bucket(name, Vec::new())).await
+    }
+
+    /// Looks a bucket up.
+    ///
+    /// # Errors
+    /// [`ObjectError::NoSuchBucket`], and those of the store.
+    pub async fn bucket(&self, name: String) -> Result<BucketRecord, ObjectError> {
+        layer::run(&self.store, layer::head_bucket(name)).await
     }
 
     /// Removes a bucket that has no objects. Uploads in progress are aborted.
@@ -82,16 +90,16 @@ impl<S: Store> ObjectClient<S> {
     }
 
     /// Reads `length` bytes of an object from `offset` on, both of which are cut at its end.
-    pub fn read(&self, found: &ObjectLocation, offset: u64, length: u64) -> ObjectReader<'_, S> {
-        ObjectReader { store: &self.store, rest: found.ranges(offset, length).into() }
+    pub fn read(&self, found: &ObjectLocation, offset: u64, length: u64) -> ObjectReader<S> {
+        ObjectReader { store: self.store.clone(), rest: found.ranges(offset, length).into() }
     }
 
     /// Begins to put an object.
     ///
     /// # Errors
     /// [`ObjectError::NoSuchBucket`], and those of the store.
-    pub async fn put(&self, bucket: String, name: Vec<u8>) -> Result<ObjectWriter<'_, S>, ObjectError> {
-        ObjectWriter::begin(&self.store, self.lifetimes, (bucket, name)).await
+    pub async fn put(&self, bucket: String, name: Vec<u8>) -> Result<ObjectWriter<S>, ObjectError> {
+        ObjectWriter::begin(self.store.clone(), self.lifetimes, (bucket, name)).await
     }
 
     /// Copies an object with its metadata in one transaction. No bytes are moved.
@@ -104,7 +112,19 @@ impl<S: Store> ObjectClient<S> {
         target: (String, Vec<u8>),
         conditions: Conditions,
     ) -> Result<ObjectRecord, ObjectError> {
-        let copy = CopyObject {
+        let copy = self.new_copy(source, target, conditions, self.lifetimes);
+        layer::run(&self.store, layer::copy_object(copy)).await
+    }
+
+    /// A copy with all that the source has.
+    pub(crate) fn new_copy(
+        &self,
+        source: (String, Vec<u8>),
+        target: (String, Vec<u8>),
+        conditions: Conditions,
+        lifetimes: Lifetimes,
+    ) -> CopyObject {
+        CopyObject {
             source,
             source_version: None,
             draw: self.draw(),
@@ -113,9 +133,8 @@ impl<S: Store> ObjectClient<S> {
             attributes: None,
             tags: None,
             conditions,
-            lifetimes: self.lifetimes,
-        };
-        layer::run(&self.store, layer::copy_object(copy)).await
+            lifetimes,
+        }
     }
 
     /// Random bytes for the id of a version.
@@ -131,19 +150,18 @@ impl<S: Store> ObjectClient<S> {
     /// # Errors
     /// [`ObjectError::NoSuchBucket`], and those of the store.
     pub async fn delete(&self, bucket: String, name: Vec<u8>) -> Result<bool, ObjectError> {
-        let delete = DeleteObject {
-            bucket,
-            name,
-            version: None,
-            draw: self.draw(),
-            conditions: Conditions::default(),
-            lifetimes: self.lifetimes,
-        };
+        let delete = self.new_delete(bucket, name, self.lifetimes);
         layer::run(&self.store, layer::delete_object(delete)).await.map(|outcome| outcome.existed)
+    }
+
+    /// A removal of the current object.
+    pub(crate) fn new_delete(&self, bucket: String, name: Vec<u8>, lifetimes: Lifetimes) -> DeleteObject {
+        let (draw, conditions) = (self.draw(), Conditions::default());
+        DeleteObject { bucket, name, version: None, draw, conditions, lifetimes }
     }
 }
 
-impl<S: Store> ObjectReader<'_, S> {
+impl<S: Store> ObjectReader<S> {
     /// The next bytes, at most 1 MiB; `None` at the end.
     ///
     /// # Errors

@@ -31,6 +31,11 @@ impl ClusterStore {
         Self { names: RecordStore::new(client, names), bodies }
     }
 
+    /// The records.
+    pub(crate) const fn names(&self) -> &RecordStore {
+        &self.names
+    }
+
     /// Checks all records and bodies as of one moment, while the cluster serves requests.
     ///
     /// # Errors
@@ -63,7 +68,7 @@ impl ClusterStore {
     }
 }
 
-fn failed(error: StoreError) -> ObjectError {
+pub(crate) fn failed(error: StoreError) -> ObjectError {
     match error {
         StoreError::Corrupt(key) => ObjectError::Corrupt(key),
         StoreError::NoRoom => ObjectError::NoRoom,

@@ -24,10 +24,47 @@ pub struct PutSettings {
     pub conditions: Conditions,
 }
 
+/// A body that is written, and that no object names yet. Several attempts of one transaction may use it; at most one of them
+/// commits.
+#[derive(Clone, Debug)]
+pub struct WrittenBody {
+    target: (String, Vec<u8>),
+    set: SetId,
+    size: u64,
+    etag: ETag,
+    checksum: Checksum,
+}
+
+impl WrittenBody {
+    /// The number of bytes.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        self.size
+    }
+
+    /// The put of the object.
+    pub(crate) fn put(self, settings: PutSettings, lifetimes: Lifetimes) -> PutObject {
+        let PutSettings { attributes, tags, conditions } = settings;
+        let (bucket, name) = self.target;
+        PutObject {
+            bucket,
+            name,
+            set: self.set,
+            size: self.size,
+            etag: self.etag,
+            checksum: Some(self.checksum),
+            attributes,
+            tags,
+            conditions,
+            lifetimes,
+        }
+    }
+}
+
 /// A put in progress. If it is dropped before [`publish`](Self::publish), nothing of it is visible, and the sweep of a gateway
 /// removes its bytes.
-pub struct ObjectWriter<'s, S: Store> {
-    store: &'s S,
+pub struct ObjectWriter<S: Store> {
+    store: S,
     lifetimes: Lifetimes,
     target: (String, Vec<u8>),
     set: SetId,
@@ -40,21 +77,22 @@ pub struct ObjectWriter<'s, S: Store> {
     crc: Crc,
 }
 
-impl<'s, S: Store> ObjectWriter<'s, S> {
+impl<S: Store + Clone> ObjectWriter<S> {
     pub(crate) async fn begin(
-        store: &'s S,
+        store: S,
         lifetimes: Lifetimes,
         target: (String, Vec<u8>),
     ) -> Result<Self, ObjectError> {
         let set = SetId(store.random());
-        let until = layer::run(store, layer::stage_body(target.0.clone(), set, lifetimes)).await?;
+        let until = layer::run(&store, layer::stage_body(target.0.clone(), set, lifetimes)).await?;
+        let writer = store.write_body(BodyId { set, number: WHOLE_OBJECT });
         Ok(Self {
             store,
             lifetimes,
             target,
             set,
             until,
-            writer: store.write_body(BodyId { set, number: WHOLE_OBJECT }),
+            writer,
             pending: Vec::new(),
             size: 0,
             md5: Md5::new(),
@@ -79,27 +117,30 @@ impl<'s, S: Store> ObjectWriter<'s, S> {
     /// # Errors
     /// [`ObjectError::PreconditionFailed`], [`ObjectError::NoSuchBucket`], and the same as [`write`](Self::write). Only after
     /// [`ObjectError::Unavailable`] the object may have appeared.
-    pub async fn publish(mut self, settings: PutSettings) -> Result<ObjectRecord, ObjectError> {
+    pub async fn publish(self, settings: PutSettings) -> Result<ObjectRecord, ObjectError> {
+        let (store, lifetimes) = (self.store.clone(), self.lifetimes);
+        let body = self.finish().await?;
+        layer::run(&store, layer::put_object(body.put(settings, lifetimes))).await
+    }
+
+    /// Ends the body, for a transaction that makes it an object. It waits a few minutes: without a commit until then, the sweep of
+    /// a gateway removes it.
+    ///
+    /// # Errors
+    /// The same as [`write`](Self::write).
+    pub async fn finish(mut self) -> Result<WrittenBody, ObjectError> {
         if self.size > 0 {
             self.extend().await?;
             self.writer.finish().await?;
         }
-        let PutSettings { attributes, tags, conditions } = settings;
-        let (bucket, name) = self.target;
         let value = self.crc.finalize().to_be_bytes().to_vec();
-        let put = PutObject {
-            bucket,
-            name,
+        Ok(WrittenBody {
+            target: self.target,
             set: self.set,
             size: self.size,
             etag: ETag { md5: self.md5.finalize().into(), parts: 0 },
-            checksum: Some(Checksum { algorithm: CRC64_NVME, composite: false, value }),
-            attributes,
-            tags,
-            conditions,
-            lifetimes: self.lifetimes,
-        };
-        Ok(layer::run(self.store, layer::put_object(put)).await?.object)
+            checksum: Checksum { algorithm: CRC64_NVME, composite: false, value },
+        })
     }
 
     /// Whether the second half of the body's time has begun. A body is never written behind its end.
@@ -110,7 +151,7 @@ impl<'s, S: Store> ObjectWriter<'s, S> {
     async fn extend(&mut self) -> Result<(), ObjectError> {
         if self.must_renew() {
             let body = BodyId { set: self.set, number: WHOLE_OBJECT };
-            self.until = layer::run(self.store, layer::renew_body(body, self.lifetimes)).await?;
+            self.until = layer::run(&self.store, layer::renew_body(body, self.lifetimes)).await?;
         }
         if !self.pending.is_empty() {
             self.writer.extend(std::mem::take(&mut self.pending)).await?;

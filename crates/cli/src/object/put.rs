@@ -105,7 +105,7 @@ pub(super) async fn run(arguments: ObjectPutArguments) -> Result<CommandEnding, 
 
 /// Sends all bytes of a source.
 async fn send(
-    writer: &mut ObjectWriter<'_, ClusterStore>,
+    writer: &mut ObjectWriter<ClusterStore>,
     source: ByteSource,
 ) -> Result<Result<(), ObjectError>, CommandError> {
     let mut progress = BlobProgress::new("stored", source.length());

@@ -25,6 +25,7 @@ mod logs;
 mod losses;
 mod manual;
 mod names;
+mod object_transactions;
 mod objects;
 mod on_terminal;
 mod output_failures;
