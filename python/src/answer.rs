@@ -15,6 +15,7 @@ use zerohop_client::{
 
 use zerohop_layer_queue::{MessageId, PartitionStatistics};
 use zerohop_log_client::{LogReader, PlacedRecord};
+use zerohop_objects::{ListEntry, ObjectRecord};
 use zerohop_queue_client::{LeaseToken, LeasedMessage};
 use zerohop_wire::admin::{KeyspaceStatus, Status};
 
@@ -23,6 +24,10 @@ use crate::core::Core;
 use crate::handles::{NativeKeyspace, NativePinnedBlobs, NativeSnapshot, NativeStagedContents};
 use crate::log_handles::{NativeLog, NativeLogReader, OpenLog};
 use crate::maintenance::OwnedByProcess;
+use crate::object_handles::{
+    NativeBucket, NativeObjectReader, NativeObjectWriter, OpenBucket, OpenReader, OpenWriter, object_page,
+    object_state,
+};
 use crate::problem::{Problem, broken};
 use crate::queue_handles::{NativeQueue, OpenQueue};
 
@@ -78,6 +83,14 @@ pub(crate) enum PythonAnswer {
     /// Of leases that were settled: those that have lapsed, and those that were extended.
     Settled(Vec<LeaseToken>, Vec<LeaseToken>),
     QueueStatistics(PartitionStatistics),
+    Bucket(Box<OpenBucket>),
+    /// Names, and times of creation in milliseconds since 1970.
+    Buckets(Vec<(String, u64)>),
+    Object(String, Box<ObjectRecord>),
+    /// Entries, and whether there are more.
+    ObjectPage(Vec<ListEntry<ObjectRecord>>, bool),
+    ObjectWriter(Box<OpenWriter>),
+    ObjectReader(Box<(ObjectRecord, OpenReader)>),
 }
 
 impl PythonAnswer {
@@ -180,6 +193,20 @@ impl PythonAnswer {
             Self::Settled(lapsed, extended) => (texts(&lapsed), texts(&extended)).into_py_any(py),
             Self::QueueStatistics(PartitionStatistics { depth, leased, delayed, oldest, .. }) => {
                 (depth, leased, delayed, oldest).into_py_any(py)
+            }
+            Self::Bucket(open) => NativeBucket::new(Arc::clone(core), *open).into_py_any(py),
+            Self::Buckets(buckets) => buckets.into_py_any(py),
+            Self::Object(name, object) => object_state(py, name.as_bytes(), &object),
+            Self::ObjectPage(entries, is_truncated) => object_page(py, &entries, is_truncated),
+            Self::ObjectWriter(open) => {
+                core.keep_up();
+                NativeObjectWriter::new(Arc::clone(core), *open).into_py_any(py)
+            }
+            Self::ObjectReader(found) => {
+                let (object, open) = *found;
+                let name = open.place.name.clone().unwrap_or_default();
+                let state = object_state(py, name.as_bytes(), &object)?;
+                (state, NativeObjectReader::new(Arc::clone(core), open)).into_py_any(py)
             }
         }
     }

@@ -23,6 +23,7 @@ use crate::cluster;
 use crate::core::Core;
 use crate::handles::NativeKeyspace;
 use crate::log::{self, LogArguments};
+use crate::objects;
 use crate::outcome;
 use crate::problem::Problem;
 use crate::queue;
@@ -197,6 +198,30 @@ impl NativeClient {
         let settings = StorageSettings { replicas, min_in_sync, durability };
         let create = CreateQueue { id, partitions, lease, tries, names };
         outcome::run(&self.0, py, async move { queue::create(&client, name, create, settings).await.into() })
+    }
+
+    /// A bucket by its name.
+    fn bucket(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
+        let (client, name) = (self.client(py)?, objects::bucket_argument(name)?);
+        outcome::run(&self.0, py, async move { objects::open(&client, name).await.into() })
+    }
+
+    /// Creates a bucket, and opens it.
+    fn create_bucket(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
+        let (client, name) = (self.client(py)?, objects::bucket_argument(name)?);
+        outcome::run(&self.0, py, async move { objects::create(&client, name).await.into() })
+    }
+
+    /// Names of all buckets, and when they were created.
+    fn buckets(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let client = self.client(py)?;
+        outcome::run(&self.0, py, async move { objects::list(&client).await.into() })
+    }
+
+    /// Removes a bucket that has no objects.
+    fn drop_bucket(&self, py: Python<'_>, name: &str) -> PyResult<Py<PyAny>> {
+        let (client, name) = (self.client(py)?, objects::bucket_argument(name)?);
+        outcome::run(&self.0, py, async move { objects::remove(&client, name).await.into() })
     }
 
     /// Changes a keyspace; omitted options stay.

@@ -32,6 +32,9 @@ mod log_handles;
 mod maintenance;
 mod memory;
 mod number;
+mod object_handles;
+mod object_place;
+mod objects;
 mod operation;
 mod outcome;
 mod pinned;
@@ -71,6 +74,12 @@ mod _native {
     use crate::log_handles::NativeLogPopper;
     #[pymodule_export]
     use crate::log_handles::NativeLogReader;
+    #[pymodule_export]
+    use crate::object_handles::NativeBucket;
+    #[pymodule_export]
+    use crate::object_handles::NativeObjectReader;
+    #[pymodule_export]
+    use crate::object_handles::NativeObjectWriter;
     #[pymodule_export]
     use crate::queue_handles::NativeQueue;
     #[pymodule_export]

@@ -9,8 +9,11 @@ use pyo3::types::PyBytes;
 use zerohop_client::{AbortReason, BlobError, Error, Failure, Reason, SecretFileError};
 use zerohop_layer_log::LogError;
 use zerohop_layer_queue::QueueError;
+use zerohop_objects::ObjectError;
 use zerohop_wire::BadRequestReason;
 use zerohop_wire::error::ErrorCode;
+
+use crate::object_place::ObjectPlace;
 
 /// Whether a call that fails may have changed something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +39,12 @@ pub(crate) enum Problem {
     Queue {
         name: String,
         error: QueueError,
+        used: LayerUse,
+    },
+    /// A bucket or an object has no answer, or a negative one.
+    Object {
+        place: ObjectPlace,
+        error: ObjectError,
         used: LayerUse,
     },
     /// The client was closed.
@@ -93,6 +102,7 @@ impl Problem {
             ),
             Self::Log { name, error, .. } => format!("log \"{name}\": {error}"),
             Self::Queue { name, error, .. } => format!("queue \"{name}\": {error}"),
+            Self::Object { place, error, .. } => format!("{}: {error}", place.sentence()),
             Self::Closed => "the client is closed: connect again".to_owned(),
             Self::SnapshotClosed => "the snapshot is closed: open another one".to_owned(),
             Self::Forked { opener } => format!(
@@ -136,6 +146,10 @@ impl Problem {
             Self::NoListener(_) => plain("NoListener"),
             Self::Log { error, used, .. } => plain(of_log(error, *used)),
             Self::Queue { error, used, .. } => plain(of_queue(error, *used)),
+            Self::Object { place, error, used } => {
+                let key = place.name.as_ref().map(String::as_bytes);
+                ExceptionParts { key, ..plain(of_object(error, *used)) }
+            }
             Self::Secret(_) => plain("SecretFile"),
             Self::Closed | Self::SnapshotClosed => plain("Closed"),
             Self::Forked { .. } => plain("Forked"),
@@ -236,6 +250,32 @@ fn of_queue(error: &QueueError, used: LayerUse) -> &'static str {
             LayerUse::Write => "Unknown",
         },
         QueueError::OldPush { .. } | QueueError::OldPop { .. } | QueueError::Busy => "Conflict",
+    }
+}
+
+/// The word for an error of a bucket or an object.
+fn of_object(error: &ObjectError, used: LayerUse) -> &'static str {
+    match error {
+        ObjectError::NoSuchBucket => "NoBucket",
+        ObjectError::BucketExists => "BucketExists",
+        ObjectError::BucketNotEmpty => "BucketNotEmpty",
+        ObjectError::NoSuchObject | ObjectError::NoSuchVersion | ObjectError::DeleteMarker => "NoObject",
+        ObjectError::PreconditionFailed => "Condition",
+        ObjectError::NoSuchUpload
+        | ObjectError::InvalidPart
+        | ObjectError::InvalidPartOrder
+        | ObjectError::PartTooSmall
+        | ObjectError::InvalidRange
+        | ObjectError::BadChecksum => "BadRequest",
+        ObjectError::BodyExpired => "BodyExpired",
+        ObjectError::Busy => "Conflict",
+        ObjectError::Corrupt(_) => "DataCorrupt",
+        ObjectError::NoRoom => "NoRoom",
+        ObjectError::Refused(_) => "AdminRefused",
+        ObjectError::Unavailable(_) => match used {
+            LayerUse::Read => "Deadline",
+            LayerUse::Write => "Unknown",
+        },
     }
 }
 

@@ -220,7 +220,7 @@ impl NativeTransaction {
         Self { core, transaction: client.begin(), promises: Promises::default() }
     }
 
-    /// The transaction, for queues.
+    /// The transaction, for objects and queues.
     pub(crate) const fn transaction(&self) -> &Transaction {
         &self.transaction
     }

@@ -15,6 +15,7 @@ import zerohop
 import zerohop._blobs
 import zerohop._keyspace
 import zerohop._logs
+import zerohop._objects
 import zerohop._queues
 import zerohop._snapshot
 import zerohop._transaction
@@ -32,7 +33,7 @@ _numbers = itertools.count()
 def examples() -> list[doctest.DocTest]:
     finder, found = doctest.DocTestFinder(exclude_empty=True), []
     own = [zerohop._blobs, zerohop._client, zerohop._keyspace, zerohop._local, zerohop._logs]
-    own += [zerohop._queues, zerohop._snapshot, zerohop._transaction, zerohop._transaction_blobs, zerohop._values]
+    own += [zerohop._objects, zerohop._queues, zerohop._snapshot, zerohop._transaction, zerohop._transaction_blobs, zerohop._values]
     for module in (zerohop, *own, zerohop.aio, zerohop.errors, zerohop.fs):
         found += [test for test in finder.find(module, extraglobs={"zerohop": zerohop}) if test.examples]
     return found

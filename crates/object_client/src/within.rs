@@ -95,7 +95,8 @@ impl ObjectClient<ClusterStore> {
         settings: PutSettings,
     ) -> Result<ObjectRecord, ObjectError> {
         let put = body.clone().put(settings, self.lifetimes_within());
-        self.decide_within(transaction, layer::put_decision(put)).await
+        let written = self.decide_within(transaction, layer::put_decision(put)).await;
+        written.map(|written| written.object)
     }
 
     /// Copies an object with its metadata in a transaction. No bytes are moved.

@@ -120,7 +120,8 @@ impl<S: Store + Clone> ObjectWriter<S> {
     pub async fn publish(self, settings: PutSettings) -> Result<ObjectRecord, ObjectError> {
         let (store, lifetimes) = (self.store.clone(), self.lifetimes);
         let body = self.finish().await?;
-        layer::run(&store, layer::put_object(body.put(settings, lifetimes))).await
+        let put = layer::put_object(body.put(settings, lifetimes));
+        layer::run(&store, put).await.map(|written| written.object)
     }
 
     /// Ends the body, for a transaction that makes it an object. It waits a few minutes: without a commit until then, the sweep of

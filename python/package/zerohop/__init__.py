@@ -23,6 +23,7 @@ from zerohop._keyspace import Keyspace
 from zerohop._local import local, program
 from zerohop._logs import Log, LogBounds, LogCursor, LogGroup, LogPlace, LogRecord
 from zerohop._native import VERSION as __version__
+from zerohop._objects import Bucket, BucketInfo, ObjectInfo, ObjectPrefix, ObjectReader
 from zerohop._queues import Message, Queue, QueueStatistics
 from zerohop._snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace
 from zerohop._transaction import Outcome, Transaction
@@ -62,6 +63,8 @@ __all__ = [
     "BlobIO",
     "BlobInfo",
     "Blobs",
+    "Bucket",
+    "BucketInfo",
     "Client",
     "ClosedError",
     "ClusterStatus",
@@ -91,6 +94,9 @@ __all__ = [
     "NotFoundError",
     "NotNumberError",
     "NotOrderedError",
+    "ObjectInfo",
+    "ObjectPrefix",
+    "ObjectReader",
     "OffsetError",
     "Outcome",
     "OverloadedError",

@@ -6,14 +6,16 @@ import asyncio
 import builtins
 import contextlib
 import io
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Optional, Union, cast
 
 from zerohop import _values
+from zerohop._aio_objects import AsyncObjectData, send
 from zerohop._blob_names import BlobInfo, Name, absent, chunk_bits, info, mode_of, there_is, unfinished
 from zerohop._blobs import BlobPins, pinning
 from zerohop._native import NativeBlobs
+from zerohop._objects import ObjectInfo, check_range, object_info, put_arguments, tag_text
 from zerohop._queues import duration_ms
 from zerohop._transaction import KeyspaceWrites, Outcome, Writes
 from zerohop._values import Info, Key, Record, Value
@@ -22,6 +24,7 @@ from zerohop.errors import ConditionFailedError, Error, NotFoundError
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
+    from zerohop._aio_objects import Bucket
     from zerohop._aio_queues import Message, Queue
     from zerohop.aio import Keyspace
 
@@ -367,6 +370,59 @@ class Transaction(Writes):
         """Acknowledges a message if the transaction commits, and only then: as `zerohop.Transaction.ack`."""
         receipt = self._acknowledges(message)
         await queue._native.acknowledge_within(self._native, [receipt])
+
+    async def put_object(
+        self,
+        bucket: Bucket,
+        name: str,
+        data: AsyncObjectData,
+        *,
+        content_type: Optional[str] = None,
+        metadata: Optional[Mapping[str, str]] = None,
+        tags: Optional[Mapping[str, str]] = None,
+        if_none_match: bool = False,
+        if_match: Optional[str] = None,
+    ) -> ObjectInfo:
+        """Stores an object if the transaction commits, and only then: as `zerohop.Transaction.put_object`."""
+        self._touched = True
+        arguments = put_arguments(content_type, metadata, tags, if_none_match, if_match)
+        writer = await send(bucket._native, name, data)
+        return object_info(await writer.publish_within(self._native, arguments))
+
+    async def get_object(
+        self, bucket: Bucket, name: str, offset: int = 0, length: Optional[int] = None
+    ) -> bytes:
+        """The bytes of an object, or a range of them: as `zerohop.Transaction.get_object`."""
+        self._touched = True
+        found = bucket._native.get_within(self._native, name, *check_range(offset, length))
+        return cast(bytes, await found)
+
+    async def stat_object(self, bucket: Bucket, name: str) -> ObjectInfo:
+        """An object without its bytes, which must be unchanged at the commit."""
+        self._touched = True
+        return object_info(await bucket._native.stat_within(self._native, name))
+
+    async def delete_object(self, bucket: Bucket, name: str) -> bool:
+        """Removes an object if the transaction commits, and only then. Returns whether there is one."""
+        self._touched = True
+        return cast(bool, await bucket._native.delete_within(self._native, name))
+
+    async def copy_object(
+        self,
+        bucket: Bucket,
+        name: str,
+        to: str,
+        *,
+        target: Optional[Union[str, Bucket]] = None,
+        if_none_match: bool = False,
+        if_match: Optional[str] = None,
+    ) -> ObjectInfo:
+        """Copies an object if the transaction commits, and only then: as `zerohop.Transaction.copy_object`."""
+        self._touched = True
+        place = bucket._target(to, target)
+        return object_info(
+            await bucket._native.copy_within(self._native, name, place, if_none_match, tag_text(if_match))
+        )
 
     async def commit(self) -> int:
         """Commits all writes if all reads are still current, and returns the version."""

@@ -13,6 +13,7 @@ from zerohop._cluster import ClusterStatus, KeyspaceInfo, cluster_status
 from zerohop._keyspace import Keyspace
 from zerohop._logs import Log, retention_ms
 from zerohop._native import NativeClient
+from zerohop._objects import Bucket, BucketInfo, bucket_info
 from zerohop._queues import Queue, duration_ms, lease_ms
 from zerohop._snapshot import Snapshot
 from zerohop._transaction import Attempts, Transaction
@@ -191,6 +192,27 @@ class Client:
             name, os.urandom(16), partitions, *times, durability, replicas, min_in_sync
         )
         return Queue(native, name)
+
+    def bucket(self, name: str) -> Bucket:
+        """The bucket of this name. Raises `NotFoundError`."""
+        return Bucket(self._native.bucket(name), name)
+
+    def create_bucket(self, name: str) -> Bucket:
+        """Creates a bucket, and returns it. Raises `RefusedError` if the name exists.
+
+        It is the same bucket for clients of S3. Its objects are in the keyspaces `objects` and `objects-bodies`, which are
+        created with the first bucket, with the defaults of the cluster and the durability `sync`, if its nodes have
+        disks.
+        """
+        return Bucket(self._native.create_bucket(name), name)
+
+    def buckets(self) -> list[BucketInfo]:
+        """All buckets, in the order of their names."""
+        return [bucket_info(found) for found in self._native.buckets()]
+
+    def drop_bucket(self, name: str) -> None:
+        """Removes a bucket. Raises `RefusedError` if it has objects, and `NotFoundError` if it does not exist."""
+        self._native.drop_bucket(name)
 
     def alter_keyspace(
         self,

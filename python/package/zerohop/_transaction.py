@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Optional, TypeVar, Union, cast
 
 from zerohop import _values
 from zerohop._native import NativeTransaction
+from zerohop._objects import ObjectData, ObjectInfo, check_range, object_info, put_arguments, send, tag_text
 from zerohop._queues import LeasedMessage, duration_ms
 from zerohop._transaction_blobs import TransactionBlobs
 from zerohop._values import Expire, Info, Key, Record, Value, Version
@@ -18,6 +19,7 @@ from zerohop.errors import BatchError, Error, NotFoundError, _make_committed
 
 if TYPE_CHECKING:
     from zerohop._keyspace import Keyspace
+    from zerohop._objects import Bucket
     from zerohop._queues import Message, Queue
 
 T = TypeVar("T")
@@ -216,6 +218,72 @@ class Transaction(Writes):
         """
         receipt = self._acknowledges(message)
         queue._native.acknowledge_within(self._native, [receipt])
+
+    def put_object(
+        self,
+        bucket: Bucket,
+        name: str,
+        data: ObjectData,
+        *,
+        content_type: Optional[str] = None,
+        metadata: Optional[Mapping[str, str]] = None,
+        tags: Optional[Mapping[str, str]] = None,
+        if_none_match: bool = False,
+        if_match: Optional[str] = None,
+    ) -> ObjectInfo:
+        """Stores an object if the transaction commits, and only then: as `Bucket.put`. Its bytes are sent at once, and removed by
+        a gateway if the transaction does not commit. They wait for four minutes: the commit of a transaction that is open for
+        longer may raise `ConflictError`.
+
+        >>> bucket = client.create_bucket("results")
+        >>> with client.transaction() as t:
+        ...     stored = t.put_object(bucket, "run7.txt", b"42")
+        ...     t[keyspace]["run7"] = stored.etag
+        ...     t.get_object(bucket, "run7.txt"), "run7.txt" in bucket
+        (b'42', False)
+        >>> bucket.get("run7.txt")
+        b'42'
+        >>> with client.transaction() as t:
+        ...     t.delete_object(bucket, "run7.txt"), t[keyspace].get("run7") is not None
+        (True, True)
+        >>> client.drop_bucket("results")
+        """
+        self._touched = True
+        arguments = put_arguments(content_type, metadata, tags, if_none_match, if_match)
+        return object_info(send(bucket._native, name, data).publish_within(self._native, arguments))
+
+    def get_object(self, bucket: Bucket, name: str, offset: int = 0, length: Optional[int] = None) -> bytes:
+        """The bytes of an object, or a range of them, with the transaction's own changes: as `Bucket.get`. The object must be
+        unchanged at the commit."""
+        self._touched = True
+        return cast(bytes, bucket._native.get_within(self._native, name, *check_range(offset, length)))
+
+    def stat_object(self, bucket: Bucket, name: str) -> ObjectInfo:
+        """An object without its bytes, which must be unchanged at the commit. Raises `NotFoundError`."""
+        self._touched = True
+        return object_info(bucket._native.stat_within(self._native, name))
+
+    def delete_object(self, bucket: Bucket, name: str) -> bool:
+        """Removes an object if the transaction commits, and only then. Returns whether there is one."""
+        self._touched = True
+        return cast(bool, bucket._native.delete_within(self._native, name))
+
+    def copy_object(
+        self,
+        bucket: Bucket,
+        name: str,
+        to: str,
+        *,
+        target: Optional[Union[str, Bucket]] = None,
+        if_none_match: bool = False,
+        if_match: Optional[str] = None,
+    ) -> ObjectInfo:
+        """Copies an object, to another name or the bucket `target`, if the transaction commits, and only then: as `Bucket.copy`."""
+        self._touched = True
+        place = bucket._target(to, target)
+        return object_info(
+            bucket._native.copy_within(self._native, name, place, if_none_match, tag_text(if_match))
+        )
 
     def commit(self) -> int:
         """Commits all writes if all reads are still current, and returns the version.

@@ -26,11 +26,13 @@ from typing import Any, Literal, NoReturn, Optional, TypeVar, Union, cast, overl
 from zerohop import _local, _values
 from zerohop._aio_blobs import BlobFile, Blobs, Transaction
 from zerohop._aio_logs import Log, LogCursor, LogGroup
+from zerohop._aio_objects import Bucket, ObjectReader
 from zerohop._aio_queues import Message, Queue
 from zerohop._aio_snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace
 from zerohop._cluster import ClusterStatus, KeyspaceInfo, cluster_status
 from zerohop._logs import retention_ms
 from zerohop._native import NativeClient, NativeKeyspace
+from zerohop._objects import BucketInfo, bucket_info
 from zerohop._queues import duration_ms, lease_ms
 from zerohop._transaction import Attempts
 from zerohop._values import Expire, Info, Key, Path, Record, Value, Version
@@ -39,12 +41,14 @@ from zerohop.errors import CompareFailedError, ConditionFailedError, ConflictErr
 __all__ = [
     "BlobFile",
     "Blobs",
+    "Bucket",
     "Client",
     "Keyspace",
     "Log",
     "LogCursor",
     "LogGroup",
     "Message",
+    "ObjectReader",
     "Queue",
     "Snapshot",
     "SnapshotBlobs",
@@ -193,6 +197,22 @@ class Client:
             name, os.urandom(16), partitions, *times, durability, replicas, min_in_sync
         )
         return Queue(native, name)
+
+    async def bucket(self, name: str) -> Bucket:
+        """The bucket of this name. Raises `NotFoundError`."""
+        return Bucket(await self._native.bucket(name), name)
+
+    async def create_bucket(self, name: str) -> Bucket:
+        """Creates a bucket, and returns it: as `zerohop.Client.create_bucket`."""
+        return Bucket(await self._native.create_bucket(name), name)
+
+    async def buckets(self) -> list[BucketInfo]:
+        """All buckets, in the order of their names."""
+        return [bucket_info(found) for found in await self._native.buckets()]
+
+    async def drop_bucket(self, name: str) -> None:
+        """Removes a bucket without objects: as `zerohop.Client.drop_bucket`."""
+        await self._native.drop_bucket(name)
 
     async def alter_keyspace(
         self,

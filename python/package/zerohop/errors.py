@@ -45,7 +45,7 @@ class Error(Exception):
 
 
 class NotFoundError(Error, KeyError):
-    """The record or the keyspace does not exist."""
+    """The record, the keyspace, the bucket or the object does not exist."""
 
 
 class WrongTypeError(Error):
@@ -61,7 +61,7 @@ class NotOrderedError(Error):
 
 
 class ConditionFailedError(Error):
-    """The record was present or absent, or had another version, contrary to the condition."""
+    """The record or object was present or absent, or had another version or entity tag, contrary to the condition."""
 
 
 class CompareFailedError(Error):
@@ -239,6 +239,11 @@ _CLASSES: dict[str, type[Error]] = {
     "QueueExists": RefusedError,
     "TooManyLeased": OverloadedError,
     "LeaseLapsed": LeaseLapsedError,
+    "NoBucket": NotFoundError,
+    "NoObject": NotFoundError,
+    "BucketExists": RefusedError,
+    "BucketNotEmpty": RefusedError,
+    "BodyExpired": ConflictError,
 }
 
 
