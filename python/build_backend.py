@@ -7,16 +7,16 @@ without this.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
 
 import maturin
-from maturin import build_sdist, get_requires_for_build_editable, get_requires_for_build_sdist, get_requires_for_build_wheel
 
 __all__ = [
     "build_editable",
@@ -58,6 +58,17 @@ def for_version(settings: Settings, version: tuple[int, ...] = sys.version_info[
     return {**(settings or {}), "build-args": given, "maturin.build-args": given}
 
 
+def found_cargo() -> str:
+    """The path of Cargo. Exits with advice if there is none: otherwise maturin would download a Rust of its own."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        raise SystemExit(
+            "the package is built with Rust, and there is no `cargo`: install it (`curl -sSf https://sh.rustup.rs | sh`, or see "
+            "https://rustup.rs), and repeat this"
+        )
+    return cargo
+
+
 def place_program(settings: Settings, here: Path = HERE, scripts: Path = SCRIPTS) -> None:
     """Builds the program and puts it where maturin looks for scripts. Exits with advice if the
     build fails."""
@@ -67,9 +78,7 @@ def place_program(settings: Settings, here: Path = HERE, scripts: Path = SCRIPTS
             f"{here} is not in a checkout of zerohop, which has the program that belongs into the package: "
             "install `./python` of a checkout, or the wheel that `cargo xtask wheel` builds there"
         )
-    cargo = shutil.which("cargo")
-    if cargo is None:
-        raise SystemExit("the package is built with Rust, and there is no `cargo`: install it (https://rustup.rs), and repeat this")
+    cargo = found_cargo()
     word = profile(settings)
     command = [cargo, "build", "--locked", "--package", "zerohop", "--profile", word]
     print("Running", *command, flush=True)
@@ -87,9 +96,44 @@ def place_program(settings: Settings, here: Path = HERE, scripts: Path = SCRIPTS
         shutil.copy2(program, there)
 
 
+@contextlib.contextmanager
+def in_package() -> Iterator[None]:
+    """In the folder of the package, where maturin reads its settings: `pyproject.toml` of the checkout names this backend too."""
+    before = Path.cwd()
+    os.chdir(HERE)
+    try:
+        yield
+    finally:
+        os.chdir(before)
+
+
+def get_requires_for_build_wheel(settings: Settings = None) -> list[str]:
+    found_cargo()
+    with in_package():
+        return list(maturin.get_requires_for_build_wheel(settings))
+
+
+get_requires_for_build_editable = get_requires_for_build_wheel
+
+
+def get_requires_for_build_sdist(settings: Settings = None) -> list[str]:
+    found_cargo()
+    with in_package():
+        return list(maturin.get_requires_for_build_sdist(settings))
+
+
+def build_sdist(folder: str, settings: Settings = None) -> str:
+    folder = os.path.abspath(folder)
+    with in_package():
+        return str(maturin.build_sdist(folder, settings))
+
+
 def prepare_metadata_for_build_wheel(folder: str, settings: Settings = None) -> str:
+    found_cargo()
     SCRIPTS.mkdir(parents=True, exist_ok=True)
-    return str(maturin.prepare_metadata_for_build_wheel(folder, for_version(settings)))
+    folder = os.path.abspath(folder)
+    with in_package():
+        return str(maturin.prepare_metadata_for_build_wheel(folder, for_version(settings)))
 
 
 prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
@@ -97,9 +141,13 @@ prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
 
 def build_wheel(folder: str, settings: Settings = None, metadata: Optional[str] = None) -> str:
     place_program(settings)
-    return str(maturin.build_wheel(folder, for_version(settings), metadata))
+    folder, metadata = os.path.abspath(folder), metadata and os.path.abspath(metadata)
+    with in_package():
+        return str(maturin.build_wheel(folder, for_version(settings), metadata))
 
 
 def build_editable(folder: str, settings: Settings = None, metadata: Optional[str] = None) -> str:
     place_program(settings)
-    return str(maturin.build_editable(folder, for_version(settings), metadata))
+    folder, metadata = os.path.abspath(folder), metadata and os.path.abspath(metadata)
+    with in_package():
+        return str(maturin.build_editable(folder, for_version(settings), metadata))

@@ -6,7 +6,9 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,12 @@ def test_what_is_missing_for_building_is_named(backend: Any, checkout: Path, mon
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(SystemExit, match="https://rustup.rs"):
         backend.place_program(None, *place)
+    # Without it maturin would download a Rust.
+    for hook in (backend.get_requires_for_build_wheel, backend.get_requires_for_build_editable, backend.get_requires_for_build_sdist):
+        with pytest.raises(SystemExit, match="there is no `cargo`: install it"):
+            hook()
+    with pytest.raises(SystemExit, match="there is no `cargo`: install it"):
+        backend.prepare_metadata_for_build_wheel(str(checkout))
     (checkout / "Cargo.lock").unlink()
     with pytest.raises(SystemExit, match="cargo xtask wheel"):
         backend.place_program(None, *place)
@@ -88,3 +96,23 @@ def test_pip_finds_the_folder_of_the_program(backend: Any, tmp_path: Path, monke
     monkeypatch.setattr(backend.maturin, "prepare_metadata_for_build_wheel", lambda *_: seen.append((tmp_path / "data").is_dir()))
     backend.prepare_metadata_for_build_wheel("folder")
     assert seen == [True]
+
+
+HOOK = """import sys; sys.path.insert(0, sys.argv[1]); import build_backend
+print(build_backend.get_requires_for_build_wheel(), build_backend.prepare_metadata_for_build_wheel(sys.argv[2]))"""
+
+
+@pytest.mark.parametrize("folder", [FOLDER, FOLDER.parent])
+def test_pip_finds_the_package_from_both_folders(folder: Path, tmp_path: Path) -> None:
+    system = (folder / "pyproject.toml").read_text()
+    found = re.search(r'^build-backend = "build_backend"\nbackend-path = \["(.*)"\]$', system, re.MULTILINE)
+    assert found is not None and 'requires = ["maturin>=1.9,<2"]' in system
+    # A path that depends on the folder in which the hook is called.
+    out = os.path.relpath(tmp_path, folder)
+    # The packages of this environment may be those of another one, which has their programs.
+    programs = Path(importlib.import_module("maturin").__file__ or "").parents[4] / "bin"
+    path = os.pathsep.join([str(programs), os.environ.get("PATH", "")])
+    call = [sys.executable, "-c", HOOK, folder / found[1], out]
+    subprocess.run(call, cwd=folder, check=True, capture_output=True, env={**os.environ, "PATH": path})
+    [info] = tmp_path.glob("*.dist-info")
+    assert "\nName: zerohop\n" in (info / "METADATA").read_text()
