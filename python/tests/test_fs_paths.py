@@ -227,6 +227,13 @@ def test_the_root_has_the_keyspaces(fs: Any, keyspace: Keyspace) -> None:
     assert fs.find("") == [] and fs.info("")["type"] == "directory"
 
 
+def test_a_path_without_a_keyspace_is_explained(fs: Any) -> None:
+    for act in (fs.open, fs.cat_file, fs.size):
+        with pytest.raises(FileNotFoundError, match="there is no keyspace 'table.csv': a path begins with the name of one"):
+            act("zerohop:///table.csv")
+    assert not fs.exists("zerohop:///table.csv")
+
+
 def test_other_functions_take_patterns(fs: Any, keyspace: Keyspace, tmp_path: Path) -> None:
     root = keyspace.name
     files(fs, root, "a1 a2 b1 d/a1 d/b1")

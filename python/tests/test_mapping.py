@@ -58,6 +58,22 @@ def test_what_is_missing_is_a_key_error(keyspace: Keyspace) -> None:
     assert keyspace.popitem() == (b"k", b"v") and not keyspace
 
 
+def test_errors_show_keys_as_those_of_the_server(client: zerohop.Client, keyspace: Keyspace) -> None:
+    def in_transaction(key: bytes) -> bytes:
+        with client.transaction() as transaction:
+            return transaction[keyspace][key]
+
+    def in_snapshot(key: bytes) -> bytes:
+        with client.snapshot(keyspace) as snapshot:
+            return snapshot[keyspace][key]
+
+    for key, shown in ((b"none", '"none"'), (b"a\xff\n", '"a\\xff\\n"')):
+        for look in (keyspace.__getitem__, keyspace.pop, in_transaction, in_snapshot):
+            with pytest.raises(zerohop.NotFoundError) as caught:
+                look(key)
+            assert (str(caught.value), caught.value.key) == (f"key {shown}: there is no record of this key", key)
+
+
 def test_items_and_views_know_their_like(keyspace: Keyspace) -> None:
     keyspace.update(a="1", b="2")
     assert ("a", b"1") in keyspace.items() and ("a", b"2") not in keyspace.items()

@@ -1,4 +1,4 @@
-"""Names, metadata and errors of blobs."""
+"""Names, metadata and errors of blobs, and how errors show names and keys."""
 
 from __future__ import annotations
 
@@ -67,6 +67,11 @@ def shown(name: Name) -> str:
     """The name in an error: in quotes, as keys are, with escapes for what is no text."""
     text = named(name).decode("utf-8", "backslashreplace")
     return '"' + "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text) + '"'
+
+
+def no_record(key: Name) -> NotFoundError:
+    """The error of a missing record, as the server shows its key."""
+    return NotFoundError(f"key {shown(key)}: there is no record of this key", "NotFound", 200, named(key))
 
 
 def absent(name: Name) -> NoBlobError:

@@ -6,6 +6,7 @@ from collections.abc import ItemsView, Iterable, Iterator, Mapping, MutableMappi
 from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union, cast, overload
 
 from zerohop import _values
+from zerohop._blob_names import no_record
 from zerohop._blobs import Blobs
 from zerohop._native import NativeKeyspace, NativeScan
 from zerohop._values import Expire, Info, Key, Record, Value, Version
@@ -384,7 +385,7 @@ class Keyspace(MutableMapping[Key, Value]):
     def __getitem__(self, key: Key) -> bytes:
         found: Optional[bytes] = self._native.get(key)
         if found is None:
-            raise _not_found(key)
+            raise no_record(key)
         return found
 
     def __setitem__(self, key: Key, value: Value) -> None:
@@ -392,7 +393,7 @@ class Keyspace(MutableMapping[Key, Value]):
 
     def __delitem__(self, key: Key) -> None:
         if not self._native.remove(key):
-            raise _not_found(key)
+            raise no_record(key)
 
     def __contains__(self, key: object) -> bool:
         return self._native.inspect(cast(Key, key)) is not None
@@ -435,7 +436,7 @@ class Keyspace(MutableMapping[Key, Value]):
             else:
                 return found
         if default is _MISSING:
-            raise _not_found(key)
+            raise no_record(key)
         return default
 
     def popitem(self) -> tuple[bytes, bytes]:
@@ -523,8 +524,3 @@ def _pages(keys: Iterator[bytes]) -> Iterator[list[Key]]:
             page = []
     if page:
         yield page
-
-
-def _not_found(key: Key) -> NotFoundError:
-    named = key.encode() if isinstance(key, str) else bytes(key)
-    return NotFoundError(f"key {named!r}: there is no record of this key", "NotFound", 200, named)

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Optional, cast
 
 from zerohop import _values
-from zerohop._blob_names import BlobInfo, Name, absent, info
+from zerohop._blob_names import BlobInfo, Name, absent, info, no_record, shown
 from zerohop._native import NativeKeyspace, NativeSnapshot
 from zerohop._values import Info, Key, Record
 from zerohop.errors import NotFoundError, WrongTypeError
@@ -24,9 +24,8 @@ def bytes_of(key: Key, record: Optional[Record]) -> Optional[bytes]:
     if record is None:
         return None
     if isinstance(record.value, list):
-        named = _values.as_bytes(key)
-        message = f"key {named!r}: the record is a list, and the operation is for bytes"
-        raise WrongTypeError(message, "WrongType", 201, named)
+        message = f"key {shown(key)}: the record is a list, and the operation is for bytes"
+        raise WrongTypeError(message, "WrongType", 201, _values.as_bytes(key))
     return record.value
 
 
@@ -108,8 +107,7 @@ class SnapshotKeyspace(Mapping[Key, bytes]):
     def __getitem__(self, key: Key) -> bytes:
         found = bytes_of(key, self.lookup(key))
         if found is None:
-            named = _values.as_bytes(key)
-            raise NotFoundError(f"key {named!r}: there is no record of this key", "NotFound", 200, named)
+            raise no_record(key)
         return found
 
     def __contains__(self, key: object) -> bool:

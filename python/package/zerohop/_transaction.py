@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Optional, TypeVar, Union, cast
 
 from zerohop import _values
+from zerohop._blob_names import no_record
 from zerohop._native import NativeTransaction
 from zerohop._objects import ObjectData, ObjectInfo, check_range, object_info, put_arguments, send, tag_text
 from zerohop._queues import LeasedMessage, duration_ms
 from zerohop._transaction_blobs import TransactionBlobs
 from zerohop._values import Expire, Info, Key, Record, Value, Version
-from zerohop.errors import BatchError, Error, NotFoundError, _make_committed
+from zerohop.errors import BatchError, Error, _make_committed
 
 if TYPE_CHECKING:
     from zerohop._keyspace import Keyspace
@@ -357,7 +358,7 @@ class TransactionKeyspace(KeyspaceWrites):
     def __getitem__(self, key: Key) -> bytes:
         found: Optional[bytes] = self.get(key)
         if found is None:
-            raise NotFoundError(f"key {key!r}: there is no record of this key", "NotFound", 200)
+            raise no_record(key)
         return found
 
     def __contains__(self, key: object) -> bool:

@@ -29,6 +29,7 @@ from zerohop._aio_logs import Log, LogCursor, LogGroup
 from zerohop._aio_objects import Bucket, ObjectReader
 from zerohop._aio_queues import Message, Queue
 from zerohop._aio_snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace
+from zerohop._blob_names import no_record
 from zerohop._cluster import ClusterStatus, KeyspaceInfo, cluster_status
 from zerohop._logs import retention_ms
 from zerohop._native import NativeClient, NativeKeyspace
@@ -36,7 +37,7 @@ from zerohop._objects import BucketInfo, bucket_info
 from zerohop._queues import duration_ms, lease_ms
 from zerohop._transaction import Attempts
 from zerohop._values import Expire, Info, Key, Path, Record, Value, Version
-from zerohop.errors import CompareFailedError, ConditionFailedError, ConflictError, Error, NotFoundError
+from zerohop.errors import CompareFailedError, ConditionFailedError, ConflictError, Error
 
 __all__ = [
     "BlobFile",
@@ -428,7 +429,7 @@ class Keyspace:
             else:
                 return found
         if default is _MISSING:
-            raise NotFoundError(f"key {key!r}: there is no record of this key", "NotFound", 200)
+            raise no_record(key)
         return default
 
     async def append(self, key: Key, *values: Value, timeout: Optional[float] = None) -> int:

@@ -119,7 +119,8 @@ class ZerohopFileSystem(MovingFileSystem):
             try:
                 self._keyspaces[place] = self.client.keyspace(name)
             except zerohop.NotFoundError:
-                raise FileNotFoundError(f"there is no keyspace {name!r}") from None
+                message = f"there is no keyspace {name!r}: a path begins with the name of one, as in zerohop://default/{name}"
+                raise FileNotFoundError(message) from None
         return self._keyspaces[place]
 
     def _entry(self, path: Any) -> Optional[Entry]:
@@ -134,6 +135,10 @@ class ZerohopFileSystem(MovingFileSystem):
             return entry
         if self.isdir(path):
             raise IsADirectoryError(path)
+        place = self._place(path)
+        if not place.path:
+            # Raises an error that says what a path is.
+            self._keyspace(place.keyspace)
         raise FileNotFoundError(path)
 
     def _entry_info(self, name: str, entry: Optional[Entry]) -> dict[str, Any]:
