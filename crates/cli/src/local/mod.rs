@@ -93,10 +93,15 @@ impl LocalNode {
         StartingNode::spawn(plan)?.ready().await
     }
 
-    /// Waits until it ends by itself, and returns its exit status as text.
+    /// Waits until it ends by itself, and returns its exit status as text, and where its reason is.
     pub(crate) async fn ended(&mut self) -> String {
+        use std::os::unix::process::ExitStatusExt;
         match self.child.wait().await {
-            Ok(status) => exit_text(status),
+            // It could print nothing.
+            Ok(status) if status.signal() == Some(Signal::KILL.as_raw()) => {
+                "it was killed (signal 9), as by a user, or by the system for lack of memory".to_owned()
+            }
+            Ok(status) => format!("{}. See its messages above", exit_text(status)),
             Err(error) => error.to_string(),
         }
     }

@@ -164,7 +164,7 @@ async fn serve(
         tokio::select! {
             (place, how) = first_ended(&mut nodes) => {
                 let id = nodes.remove(place).ready.id;
-                let what = format!("node {id} ended by itself: {how}. See its messages above");
+                let what = format!("node {id} ended by itself: {how}");
                 let Some(other) = nodes.first() else { return Err(CommandError::Node(what)) };
                 let manager = &other.ready.manager;
                 output::problem(&format!(
