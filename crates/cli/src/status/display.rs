@@ -1,7 +1,7 @@
 //! The output of `zerohop status`, as JSON and as text.
 
 use std::fmt;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use serde::Serialize;
 use zerohop_wire::admin::{DamagedPartition, GroupsStatus, InstanceStatus, NodeStatus, Status};
@@ -59,8 +59,9 @@ struct StatusNode {
     pid: Option<NonZeroU32>,
     manager: String,
     instances: Vec<InstanceOutput>,
-    version: String,
-    started_ms: u64,
+    /// `None`: the node has not answered.
+    version: Option<String>,
+    started_ms: Option<NonZeroU64>,
     troubles: Vec<String>,
     primaries: u32,
     in_sync: u32,
@@ -111,11 +112,18 @@ struct DamagedReplicaOutput {
 struct InstanceOutput {
     id: u32,
     addr: String,
-    partitions: u32,
-    entries: u64,
-    log_bytes: u64,
-    resident_bytes: u64,
-    connections: u32,
+    #[serde(flatten)]
+    figures: InstanceFigures,
+}
+
+/// The figures of an instance; null in JSON if its node has not answered.
+#[derive(Debug, Default, Serialize)]
+struct InstanceFigures {
+    partitions: Option<u32>,
+    entries: Option<u64>,
+    log_bytes: Option<u64>,
+    resident_bytes: Option<u64>,
+    connections: Option<u32>,
 }
 
 impl From<Status> for StatusOutput {
@@ -179,15 +187,16 @@ impl From<(NodeStatus, Option<NodeDescriptors>)> for StatusNode {
         let disk = DiskOutput::of(&status);
         let NodeStatus { id, state, pid, manager, instances, version, started_ms, troubles, .. } = status;
         let NodeStatus { primaries, in_sync, following, in_control, damaged, .. } = status;
-        let instances = instances.into_iter().map(Into::into).collect();
+        let pid = NonZeroU32::new(pid);
+        let instances = instances.into_iter().map(|one| InstanceOutput::of(one, pid.is_some())).collect();
         StatusNode {
             id,
             state,
-            pid: NonZeroU32::new(pid),
+            pid,
             manager,
             instances,
-            version,
-            started_ms,
+            version: pid.map(|_| version),
+            started_ms: NonZeroU64::new(started_ms),
             troubles,
             primaries,
             in_sync,
@@ -207,10 +216,36 @@ impl From<DamagedPartition> for DamagedReplicaOutput {
     }
 }
 
-impl From<InstanceStatus> for InstanceOutput {
-    fn from(status: InstanceStatus) -> Self {
+impl InstanceOutput {
+    /// An instance, with its figures if its node has answered: zeros would be wrong.
+    fn of(status: InstanceStatus, has_answered: bool) -> Self {
         let InstanceStatus { id, addr, partitions, entries, log_bytes, resident_bytes, connections } = status;
-        InstanceOutput { id, addr, partitions, entries, log_bytes, resident_bytes, connections }
+        let figures = InstanceFigures {
+            partitions: Some(partitions),
+            entries: Some(entries),
+            log_bytes: Some(log_bytes),
+            resident_bytes: Some(resident_bytes),
+            connections: Some(connections),
+        };
+        InstanceOutput { id, addr, figures: if has_answered { figures } else { InstanceFigures::default() } }
+    }
+}
+
+impl fmt::Display for InstanceFigures {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { partitions, entries, log_bytes, resident_bytes, connections } = self;
+        let (Some(partitions), Some(entries), Some(log_bytes)) = (partitions, entries, log_bytes) else {
+            return Ok(());
+        };
+        write!(
+            f,
+            ", {}, {entries} {}, log {} ({} in memory), {}",
+            counted(*partitions, "partition"),
+            by_number(*entries, "record or version", "records and versions"),
+            format_bytes(*log_bytes),
+            format_bytes(resident_bytes.unwrap_or_default()),
+            counted(connections.unwrap_or_default(), "connection")
+        )
     }
 }
 
@@ -224,12 +259,12 @@ impl fmt::Display for StatusOutput {
         writeln!(f, "{}", self.totals.line(self.nodes.len()))?;
         for node in &self.nodes {
             let StatusNode { id, state, pid, manager, version, primaries, in_sync, following, .. } = node;
-            match pid {
-                // The node has not answered.
-                None => write!(f, "node {id}: {state}, manager {manager}")?,
-                Some(pid) => {
-                    write!(f, "node {id}: {state}, process {pid}, manager {manager}, zerohop {version}")?
+            match (pid, version) {
+                (Some(pid), Some(version)) => {
+                    write!(f, "node {id}: {state}, process {pid}, manager {manager}, zerohop {version}")?;
                 }
+                // The node has not answered.
+                _ => write!(f, "node {id}: {state}, manager {manager}")?,
             }
             if self.nodes.len() > 1 {
                 write!(
@@ -239,23 +274,8 @@ impl fmt::Display for StatusOutput {
                 )?;
             }
             writeln!(f)?;
-            for instance in &node.instances {
-                if pid.is_none() {
-                    writeln!(f, "  instance {}: {}", instance.id, instance.addr)?;
-                    continue;
-                }
-                writeln!(
-                    f,
-                    "  instance {}: {}, {}, {} {}, log {} ({} in memory), {}",
-                    instance.id,
-                    instance.addr,
-                    counted(instance.partitions, "partition"),
-                    instance.entries,
-                    by_number(instance.entries, "record or version", "records and versions"),
-                    format_bytes(instance.log_bytes),
-                    format_bytes(instance.resident_bytes),
-                    counted(instance.connections, "connection")
-                )?;
+            for InstanceOutput { id, addr, figures } in &node.instances {
+                writeln!(f, "  instance {id}: {addr}{figures}")?;
             }
             if let Some(disk) = node.disk.known {
                 writeln!(f, "  disk: {}", disk.words())?;

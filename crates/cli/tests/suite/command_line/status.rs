@@ -74,7 +74,7 @@ fn status_begins_with_verdict_and_totals_of_all_nodes() {
     }
     let entries = |status: &Value| -> u64 {
         let nodes = status["nodes"].as_array().unwrap();
-        nodes.iter().map(|node| node["instances"][0]["entries"].as_u64().unwrap()).sum()
+        nodes.iter().filter_map(|node| node["instances"][0]["entries"].as_u64()).sum()
     };
     // Each node reports the copies that it has.
     let status = wait_for("two copies", || cluster.json(&["status"]), |status| entries(status) >= 18);
@@ -99,7 +99,12 @@ fn status_begins_with_verdict_and_totals_of_all_nodes() {
     let is_noticed = |status: &Value| status["verdict"] != "ok" && status["totals"]["nodes"] == 2;
     wait_for("the loss is noticed", || cluster.json(&["status"]), is_noticed);
     // A process of 0 could be taken for a target of signals.
-    assert_eq!(cluster.json(&["status"])["nodes"][2]["pid"], Value::Null);
+    let dead = cluster.json(&["status"])["nodes"][2].clone();
+    assert_eq!(json!([dead["pid"], dead["version"], dead["started_ms"]]), json!([null, null, null]));
+    // Nor has it zero records: it has not answered.
+    for figure in ["partitions", "entries", "log_bytes", "resident_bytes", "connections"] {
+        assert_eq!(dead["instances"][0].get(figure), Some(&Value::Null), "{figure}: {dead}");
+    }
     let printed = wait_for(
         "all is served again",
         || cluster.ok(&["status"]),
@@ -140,7 +145,8 @@ fn watched_status_is_redrawn_on_a_terminal_until_q_and_printed_in_a_pipe() {
     let (screen, _, output) = status.end();
     assert_eq!(code(&output), 0, "{screen:?}");
     assert!(
-        screen.contains("\u{1b}[H\u{1b}[2JOK: 1 of 1 node is up") && !screen.contains("xq"),
+        screen.contains("\u{1b}[H\u{1b}[2JOK: 1 of 1 node is up")
+            && !screen.contains("xq"),
         "{screen:?}"
     );
 
