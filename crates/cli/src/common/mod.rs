@@ -1,6 +1,7 @@
 //! Code shared by all commands: exit codes, connections, and reading and printing of bytes.
 
 pub(crate) mod admin;
+pub(crate) mod colours;
 pub(crate) mod damaged;
 pub(crate) mod demo_error;
 pub(crate) mod descriptors;

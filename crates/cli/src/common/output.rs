@@ -15,12 +15,25 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use serde::Serialize;
 
+use super::colours;
 use super::ending::CommandError;
 use super::names::{self, Style};
 
 /// Prints a result: one or more lines of text.
 pub(crate) fn result(text: &str) -> Result<(), CommandError> {
     raw(&[names::screened(text).as_bytes(), b"\n"])
+}
+
+/// Prints a report: the words of its verdicts are coloured on a terminal.
+pub(crate) fn report(text: &str) -> Result<(), CommandError> {
+    let text = report_text(text);
+    raw(&[text.as_bytes(), b"\n"])
+}
+
+/// The text of a report, for [`raw`].
+pub(crate) fn report_text(text: &str) -> String {
+    let text = names::screened(text);
+    if colours::are_wanted() { colours::of_verdicts(&text) } else { text.into_owned() }
 }
 
 /// A list of names: the style of each, and its terminator.

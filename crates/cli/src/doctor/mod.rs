@@ -71,7 +71,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> Result<CommandEnding, Com
     } else {
         let lines: Vec<String> =
             problems.into_iter().chain(findings.iter().map(Finding::to_string)).collect();
-        output::result(&lines.join("\n"))?;
+        output::report(&lines.join("\n"))?;
     }
     Ok(if healthy { CommandEnding::Done } else { CommandEnding::No })
 }

@@ -16,7 +16,7 @@ use crate::common::keys::KeyPresses;
 use crate::common::quantity::format_time;
 use crate::common::runtime::StopSignals;
 use crate::common::target::ClusterTarget;
-use crate::common::{admin, every_node, names, quantity};
+use crate::common::{admin, every_node, quantity};
 use crate::output;
 
 /// The pause between two questions of `--wait`.
@@ -71,7 +71,7 @@ async fn query(target: &ClusterTarget) -> Result<Status, CommandError> {
 
 fn print(arguments: &StatusArguments, status: Status) -> Result<(), CommandError> {
     let shown = StatusOutput::from(status);
-    if arguments.json { output::json(&shown) } else { output::result(shown.to_string().trim_end()) }
+    if arguments.json { output::json(&shown) } else { output::report(shown.to_string().trim_end()) }
 }
 
 /// Prints the status at intervals, until a signal or a key ends it. A cluster that does not answer
@@ -110,7 +110,7 @@ async fn watch(arguments: &StatusArguments) -> Result<CommandEnding, CommandErro
                 // Reports in a pipe are separated by an empty line.
                 (false, _) => ("", "\n".to_owned()),
             };
-            output::raw(&[clear.as_bytes(), names::screened(&report).as_bytes(), hint.as_bytes()])?;
+            output::raw(&[clear.as_bytes(), output::report_text(&report).as_bytes(), hint.as_bytes()])?;
         }
         is_first = false;
         tokio::select! {

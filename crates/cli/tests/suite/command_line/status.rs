@@ -145,7 +145,7 @@ fn watched_status_is_redrawn_on_a_terminal_until_q_and_printed_in_a_pipe() {
     let (screen, _, output) = status.end();
     assert_eq!(code(&output), 0, "{screen:?}");
     assert!(
-        screen.contains("\u{1b}[H\u{1b}[2JOK: 1 of 1 node is up")
+        screen.contains("\u{1b}[H\u{1b}[2J\u{1b}[32mOK\u{1b}[0m: 1 of 1 node is up")
             && !screen.contains("xq"),
         "{screen:?}"
     );
@@ -163,4 +163,21 @@ fn watched_status_is_redrawn_on_a_terminal_until_q_and_printed_in_a_pipe() {
     for wrong in [&["status", "--interval", "1s"][..], &["status", "--watch", "--wait", "whole"]] {
         assert_eq!(code(&cluster.run(wrong)), 2, "{wrong:?}");
     }
+}
+
+#[test]
+fn verdicts_are_coloured_on_a_terminal_only() {
+    let cluster = ServingProgram::in_memory();
+    let coloured = "\u{1b}[32mOK\u{1b}[0m: 1 of 1 node is up";
+    let (screen, _, _) = TerminalProgram::on_all_streams(&cluster, &["status"]).end();
+    assert!(screen.starts_with(coloured), "{screen:?}");
+    let (screen, _, _) = TerminalProgram::on_all_streams(&cluster, &["doctor"]).end();
+    assert!(screen.contains("\u{1b}[32mok\u{1b}[0m       nodes "), "{screen:?}");
+    for (name, value) in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        let mut command = zerohop(&["status", "--endpoint", cluster.endpoint()]);
+        command.env(name, value);
+        let (screen, _, _) = TerminalProgram::all_of(command).end();
+        assert!(screen.starts_with("OK: 1 of 1 node is up") && !screen.contains("\u{1b}[3"), "{screen:?}");
+    }
+    assert!(!cluster.ok(&["status"]).contains('\u{1b}'));
 }

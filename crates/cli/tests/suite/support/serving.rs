@@ -22,6 +22,7 @@ pub(crate) fn zerohop(arguments: &[impl AsRef<OsStr>]) -> Command {
     for variable in ["ZEROHOP_TLS_CERT", "ZEROHOP_TLS_KEY", "ZEROHOP_TLS_CA", "ZEROHOP_TLS_CLIENT_CA"] {
         command.env_remove(variable);
     }
+    command.env("TERM", "xterm").env_remove("NO_COLOR");
     command
 }
 
