@@ -13,7 +13,7 @@ use std::process::Command;
 use crate::elf;
 use crate::environment::{self, Environment, Set, quietly, site_packages};
 use crate::interpreter;
-use crate::python::{WheelTask, emptied, files, home, maturin, place, program_of_wheel};
+use crate::python::{WheelTask, build_command, emptied, files, home, place, program_of_wheel};
 use crate::workspace::{Failure, Workspace, run};
 
 /// The oldest glibc, which is that of CentOS 7, and the oldest for which Rust compiles.
@@ -32,11 +32,10 @@ pub fn wheel(workspace: &Workspace, task: &WheelTask) -> Result<PathBuf, Failure
     let program = workspace.target.join(&target).join(folder).join("zerohop");
     place(&program, &program_of_wheel(workspace))?;
     let wheels = emptied(&home(workspace).join("wheels"))?;
-    let mut maturin = with_tools(maturin(workspace, &kept), &kept)?;
-    maturin.args(["build", "--quiet", "--locked", "--zig", "--auditwheel", "check", "--compatibility"]);
+    let mut maturin = with_tools(build_command(workspace, &kept, profile), &kept)?;
+    maturin.args(["--zig", "--auditwheel", "check", "--compatibility"]);
     maturin.arg(format!("manylinux_{}_{}", GLIBC.0, GLIBC.1));
-    maturin.args(["--profile", profile, "--target", &target, "--out"]).arg(&wheels);
-    maturin.env("CARGO_TARGET_DIR", &workspace.target);
+    maturin.args(["--target", &target, "--out"]).arg(&wheels);
     if let Some(interpreter) = &interpreter {
         maturin.arg("--no-default-features").arg("--interpreter").arg(interpreter);
         maturin.env("PYO3_PYTHON", interpreter);

@@ -100,6 +100,15 @@ pub(crate) fn program_of_wheel(workspace: &Workspace) -> PathBuf {
     workspace.root.join("python").join("zerohop.data").join("scripts").join("zerohop")
 }
 
+/// The command of maturin that compiles the library and packs the wheel, without the options of one kind of wheel.
+/// Not quiet, as it may compile for many minutes; standard output is for the wheel's path.
+pub(crate) fn build_command(workspace: &Workspace, kept: &Environment, profile: &str) -> Command {
+    let mut maturin = maturin(workspace, kept);
+    maturin.args(["build", "--locked", "--profile", profile]).env("CARGO_TARGET_DIR", &workspace.target);
+    maturin.stdout(io::stderr());
+    maturin
+}
+
 /// Lets maturin build the wheel, and returns its path. `interpreter`: for this Python only.
 fn built_wheel(
     workspace: &Workspace,
@@ -109,14 +118,13 @@ fn built_wheel(
 ) -> Result<PathBuf, Failure> {
     // Emptied, so that it has exactly one wheel.
     let wheels = emptied(&home(workspace).join("wheels"))?;
-    let mut maturin = maturin(workspace, kept);
-    maturin.args(["build", "--quiet", "--locked", "--auditwheel", "skip", "--profile", profile, "--out"]);
-    maturin.arg(&wheels).env("CARGO_TARGET_DIR", &workspace.target);
+    let mut maturin = build_command(workspace, kept, profile);
+    maturin.args(["--auditwheel", "skip", "--out"]).arg(&wheels);
     if let Some(interpreter) = interpreter {
         maturin.arg("--no-default-features").arg("--interpreter").arg(interpreter);
         maturin.env("PYO3_PYTHON", interpreter);
     }
-    quietly(&mut maturin, "the wheel could not be built")?;
+    run_command(&mut maturin, "the wheel could not be built, as shown above")?;
     files(&wheels)?.pop().ok_or_else(|| Failure::new("maturin made no wheel"))
 }
 
@@ -243,6 +251,14 @@ pub(crate) fn place(file: &Path, there: &Path) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn build_of_a_wheel_shows_its_progress() {
+        let workspace = Workspace::find().unwrap();
+        let kept = Environment { home: workspace.root.clone() };
+        let command = build_command(&workspace, &kept, "release");
+        assert!(command.get_args().all(|argument| argument != "--quiet"), "{command:?}");
+    }
 
     #[test]
     fn placed_program_replaces_older_one() {
