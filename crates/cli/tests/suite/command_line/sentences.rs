@@ -86,6 +86,8 @@ fn empty_key_is_refused_in_words() {
     assert_eq!((code(&ended), stderr(&ended)), (3, of_blob.to_owned()));
     let ended = cluster.run_with(&["txn"], b"insert \"\" v\n");
     assert!(code(&ended) == 3 && stderr(&ended).contains("line 1: key \"\": the key is empty"), "{ended:?}");
+    let limits = include_str!("../../../../../docs/guide/limits.md");
+    assert!(limits.contains("| a key | 1 byte to 64 KiB |"));
 }
 
 #[test]
