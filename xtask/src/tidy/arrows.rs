@@ -8,7 +8,7 @@ use super::manifest::{Dependency, DependencyKind, Manifest, Manifests};
 /// The floors, from the bottom; `*` stands for one folder name.
 const FLOORS: [&[&str]; 13] = [
     &["crates/base"],
-    &["crates/record", "crates/engine", "crates/busy_poll", "crates/layers/procedure"],
+    &["crates/record", "crates/engine", "crates/busy_poll", "crates/monitoring", "crates/layers/procedure"],
     &["crates/wire"],
     &["crates/placement", "crates/resp", "crates/tls", "crates/transaction", "crates/system"],
     &["crates/partition", "crates/control", "crates/reactor", "crates/disk"],

@@ -6,15 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use zerohop_monitoring::LatencyHistogram;
 use zerohop_partition::Token;
 use zerohop_system::clock::Stopwatch;
 use zerohop_wire::Message;
 use zerohop_wire::messages::Query;
-
-use super::histogram::Histogram;
-
-/// Times up to 2^25 microseconds (33 s) are distinguished.
-const BUCKETS: usize = 27;
 
 /// A class of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,9 +54,6 @@ impl OperationClass {
         }
     }
 }
-
-/// A histogram of times in microseconds.
-pub(crate) type LatencyHistogram = Histogram<BUCKETS>;
 
 /// A request that waits for its answer, for all that came with it.
 #[derive(Clone, Copy, Debug)]

@@ -10,7 +10,6 @@
 //! only the manager can answer.
 
 pub mod gateway;
-mod histogram;
 mod latencies;
 mod limits;
 mod links;

@@ -9,6 +9,7 @@ use zerohop_control::agent::LogEndQuery;
 use zerohop_control::command::{LogEnd, LogReport};
 use zerohop_disk::{FileShortage, FileSizeLimit};
 use zerohop_engine::disk::Disk;
+use zerohop_monitoring::Histogram;
 use zerohop_partition::Token;
 use zerohop_reactor::NodeAddresses;
 use zerohop_reactor::{
@@ -22,7 +23,6 @@ use zerohop_wire::messages::{Admin, EntryName, Hello, HelloAck, PeerBody, PeerMe
 use zerohop_wire::{AuthFault, BadRequestReason, Envelope, Failure, Message};
 
 use super::gateway::{Gateway, InstanceContext};
-use super::histogram::Histogram;
 use super::latencies::OperationLatencies;
 use super::links::Links;
 use super::notice::{Figures, InstanceMessage, InstanceNotice};

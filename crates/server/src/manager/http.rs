@@ -18,19 +18,18 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use serde_json::json;
 use tokio::time::{timeout, timeout_at};
 use tracing::debug;
+use zerohop_monitoring::{METRICS_CONTENT_TYPE, is_own};
 
 use super::connection_guard::ManagerConnectionGuard;
 use super::shared::ManagerShared;
 use super::stream::Stream;
 use super::view::{ClusterView, UNSERVED, unserved_reason};
-use super::web_names::is_own;
 use super::{instances, metrics, status};
 use crate::limits::{HTTP_CONNECTION_TIME_OUT, HTTP_HEAD_BYTES_MAX, HTTP_HEAD_TIME_OUT, HTTP_HEADERS_MAX};
 
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
-const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const WHAT_TO_SHOW: &str = "the cluster has a secret: send `Authorization: Bearer` and what `zerohop secret bearer` \
                             prints for it\n";
 const TLS_REQUIRED: &str = "only TLS is served here: say https\n";
@@ -120,7 +119,7 @@ async fn respond(
             response(StatusCode::OK, JSON, status::to_json(&status).to_string())
         }
         "/metrics" => match metrics::text(shared).await {
-            Ok(text) => response(StatusCode::OK, METRICS, text),
+            Ok(text) => response(StatusCode::OK, METRICS_CONTENT_TYPE, text),
             Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
         },
         _ => response(StatusCode::NOT_FOUND, TEXT, WHAT_THERE_IS.to_owned()),

@@ -1,14 +1,11 @@
 //! Metrics as text for Prometheus, in the OpenMetrics format. The manager requests the figures from the instances at each scrape and does not store
 //! them.
 
-use std::collections::HashMap;
 use std::fmt::{self, Debug};
 
-use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::encoding::NoLabelSet;
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::exemplar::Exemplar;
-use prometheus_client::registry::{Registry, Unit};
+use zerohop_monitoring::{Family, Labels, MetricsCollector, MetricsEncoder, encode_metrics};
 use zerohop_placement::ClusterMap;
 use zerohop_reactor::{CloseReason, ReactorCounters};
 use zerohop_shard::{InstanceStats, KeyspaceFigures};
@@ -49,11 +46,7 @@ pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
         connections: shared.door.borrow().open(),
         refused: shared.refused.get(),
     };
-    let mut registry = Registry::with_prefix("zerohop");
-    registry.register_collector(Box::new(snapshot));
-    let mut text = String::new();
-    encode(&mut text, &registry)?;
-    Ok(text)
+    encode_metrics(snapshot)
 }
 
 /// The keyspaces of the map, by name, with the figures of this node's copies.
@@ -146,8 +139,6 @@ struct InstanceMetrics {
     /// `None`: the instance did not answer in time.
     figures: Option<Box<Figures>>,
 }
-
-type Labels<'l> = Vec<(&'static str, &'l str)>;
 
 /// A metric of each instance: name, help, and the function that reads it.
 type StatMetric = (&'static str, &'static str, fn(&InstanceStats) -> u64);
@@ -260,8 +251,8 @@ const RECOVERY: [RecoveryMetric; 6] = [
     ("recovered_corruptions", "Corrupt places found at the start", |found| found.damaged as f64),
 ];
 
-impl prometheus_client::collector::Collector for MetricsSnapshot {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+impl MetricsCollector for MetricsSnapshot {
+    fn encode(&self, mut encoder: MetricsEncoder) -> fmt::Result {
         self.node(&mut encoder)?;
         self.by_keyspace(&mut encoder)?;
         for (name, help, read) in RECOVERY {
@@ -318,7 +309,7 @@ impl MetricsSnapshot {
         Ok(())
     }
 
-    fn node(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn node(&self, encoder: &mut MetricsEncoder<'_>) -> fmt::Result {
         let mut gauge = |name: &str, help: &str, value: f64| {
             encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
         };
@@ -399,7 +390,7 @@ impl MetricsSnapshot {
         Ok(())
     }
 
-    fn by_keyspace(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn by_keyspace(&self, encoder: &mut MetricsEncoder<'_>) -> fmt::Result {
         let mut family = Family::gauge(encoder, "build_info", "1; the labels say which program runs")?;
         family.gauge_of(&vec![("version", env!("CARGO_PKG_VERSION"))], 1)?;
         let mut family = Family::gauge(encoder, "nodes", "Nodes of the cluster, by state")?;
@@ -415,7 +406,7 @@ impl MetricsSnapshot {
         Ok(())
     }
 
-    fn by_kind(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn by_kind(&self, encoder: &mut MetricsEncoder<'_>) -> fmt::Result {
         let mut family = Family::counter(encoder, "requests", "Requests, by kind")?;
         self.each(|one, figures| {
             figures.stats.requests.iter().try_for_each(|(kind, count)| {
@@ -438,7 +429,7 @@ impl MetricsSnapshot {
         })
     }
 
-    fn histograms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn histograms(&self, encoder: &mut MetricsEncoder<'_>) -> fmt::Result {
         let mut family = Family::histogram(encoder, "batch_requests", "Requests of a batch")?;
         self.each(|one, figures| {
             let (sum, count, buckets) = figures.batch_requests.parts();
@@ -464,59 +455,4 @@ impl MetricsSnapshot {
 
 fn labels(one: &InstanceMetrics) -> Labels<'_> {
     vec![("instance", &*one.id)]
-}
-
-/// One metric, with a value for each set of labels.
-struct Family<'e>(MetricEncoder<'e>);
-
-impl<'e> Family<'e> {
-    fn gauge(encoder: &'e mut DescriptorEncoder<'_>, name: &'e str, help: &str) -> Result<Self, fmt::Error> {
-        Family::new(encoder, name, help, MetricType::Gauge)
-    }
-
-    fn counter(
-        encoder: &'e mut DescriptorEncoder<'_>,
-        name: &'e str,
-        help: &str,
-    ) -> Result<Self, fmt::Error> {
-        Family::new(encoder, name, help, MetricType::Counter)
-    }
-
-    fn histogram(
-        encoder: &'e mut DescriptorEncoder<'_>,
-        name: &'e str,
-        help: &str,
-    ) -> Result<Self, fmt::Error> {
-        Family::new(encoder, name, help, MetricType::Histogram)
-    }
-
-    fn new(
-        encoder: &'e mut DescriptorEncoder<'_>,
-        name: &'e str,
-        help: &str,
-        kind: MetricType,
-    ) -> Result<Self, fmt::Error> {
-        Ok(Family(encoder.encode_descriptor(name, help, None::<&Unit>, kind)?))
-    }
-
-    fn gauge_of(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
-        self.value_of(labels, value as f64)
-    }
-
-    fn value_of(&mut self, labels: &Labels<'_>, value: f64) -> fmt::Result {
-        self.0.encode_family(labels)?.encode_gauge(&value)
-    }
-
-    fn counter_of(&mut self, labels: &Labels<'_>, value: u64) -> fmt::Result {
-        self.0.encode_family(labels)?.encode_counter::<NoLabelSet, u64, u64>(&value, None)
-    }
-
-    fn histogram_of(
-        &mut self,
-        labels: &Labels<'_>,
-        (sum, count, buckets): (f64, u64, &[(f64, u64)]),
-    ) -> fmt::Result {
-        let none = None::<&HashMap<usize, Exemplar<NoLabelSet, f64>>>;
-        self.0.encode_family(labels)?.encode_histogram(sum, count, buckets, none)
-    }
 }

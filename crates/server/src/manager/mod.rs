@@ -42,7 +42,6 @@ mod stream;
 mod supervise;
 mod tokens;
 mod view;
-mod web_names;
 
 use std::io;
 use std::net::TcpListener;

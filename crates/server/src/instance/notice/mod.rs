@@ -8,6 +8,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 use zerohop_control::agent::LogEndQuery;
 use zerohop_control::command::LogReport;
+use zerohop_monitoring::{Histogram, LatencyHistogram};
 use zerohop_placement::{MapDelta, Reachability};
 use zerohop_reactor::{ConnectionId, ReactorCounters};
 use zerohop_replication::GroupChange;
@@ -15,8 +16,7 @@ use zerohop_resp::Ticket;
 use zerohop_shard::{AnswerOrigin, InstanceStats, MapChangeError};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, Timestamp};
 
-use crate::instance::histogram::Histogram;
-use crate::instance::latencies::{LatencyHistogram, OperationClass};
+use crate::instance::latencies::OperationClass;
 use zerohop_relay::{ReplyBatch, Units};
 
 pub use self::cross_partition::{CrossPartitionRunner, ReplyAddress, TooManyUnits};

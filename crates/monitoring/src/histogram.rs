@@ -2,7 +2,7 @@
 
 /// A histogram of magnitudes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Histogram<const BUCKETS: usize = USUAL_BUCKETS> {
+pub struct Histogram<const BUCKETS: usize = USUAL_BUCKETS> {
     /// By number of bits: bucket `n` counts values below `2^n` that are not in an earlier bucket; the last one counts all others.
     buckets: [u64; BUCKETS],
     sum: u64,
@@ -11,6 +11,12 @@ pub(crate) struct Histogram<const BUCKETS: usize = USUAL_BUCKETS> {
 /// Values up to a quarter of a million are distinguished.
 const USUAL_BUCKETS: usize = 20;
 
+/// Times up to 2^25 microseconds (33 s) are distinguished.
+const LATENCY_BUCKETS: usize = 27;
+
+/// A histogram of times in microseconds.
+pub type LatencyHistogram = Histogram<LATENCY_BUCKETS>;
+
 impl<const BUCKETS: usize> Default for Histogram<BUCKETS> {
     fn default() -> Self {
         Histogram::new()
@@ -18,25 +24,29 @@ impl<const BUCKETS: usize> Default for Histogram<BUCKETS> {
 }
 
 impl<const BUCKETS: usize> Histogram<BUCKETS> {
-    pub(crate) const fn new() -> Self {
+    /// A histogram without values.
+    #[must_use]
+    pub const fn new() -> Self {
         Histogram { buckets: [0; BUCKETS], sum: 0 }
     }
 
+    /// Counts a value.
     #[inline]
-    pub(crate) fn count(&mut self, value: u64) {
+    pub fn count(&mut self, value: u64) {
         self.count_times(value, 1);
     }
 
     /// Counts a value this many times.
     #[inline]
-    pub(crate) fn count_times(&mut self, value: u64, times: u64) {
+    pub fn count_times(&mut self, value: u64, times: u64) {
         let bits = (u64::BITS - value.leading_zeros()) as usize;
         self.buckets[bits.min(BUCKETS - 1)] += times;
         self.sum = self.sum.saturating_add(value.saturating_mul(times));
     }
 
     /// Sum, count, and the buckets: the upper bound of each, and its count.
-    pub(crate) fn parts(&self) -> (u64, u64, Vec<(f64, u64)>) {
+    #[must_use]
+    pub fn parts(&self) -> (u64, u64, Vec<(f64, u64)>) {
         let greatest =
             |bucket: usize| if bucket == BUCKETS - 1 { f64::MAX } else { ((1u64 << bucket) - 1) as f64 };
         let buckets = self.buckets.iter().enumerate().map(|(bucket, count)| (greatest(bucket), *count));
@@ -44,7 +54,8 @@ impl<const BUCKETS: usize> Histogram<BUCKETS> {
     }
 
     /// The same for values in microseconds, in seconds.
-    pub(crate) fn seconds(&self) -> (f64, u64, Vec<(f64, u64)>) {
+    #[must_use]
+    pub fn seconds(&self) -> (f64, u64, Vec<(f64, u64)>) {
         let (sum, count, mut buckets) = self.parts();
         for (bucket, (greatest, _)) in buckets.iter_mut().enumerate().take(BUCKETS - 1) {
             // All values of the bucket are below this power of two.

@@ -1,19 +1,15 @@
-//! The host names for which a manager serves HTTP without a secret.
+//! The host names for which a manager serves HTTP, and a gateway its metrics, without a secret.
 //!
 //! A web page from anywhere may have a browser load from its own host name, and by then resolve that name to this machine (DNS rebinding). The
-//! browser would show the response to the page. Such requests have the page's name in `Host`, so the manager serves only requests with its own
-//! names. With a secret, a request needs the bearer token, which no page knows.
+//! browser would show the response to the page. Such requests have the page's name in `Host`, so only requests with an own name
+//! are served. With a secret, a request needs the bearer token, which no page knows.
 
 use std::net::IpAddr;
 
-/// Whether a request is meant for this node, by its `Host` and `Origin`, on a connection to this address. `None`: the request has no such header,
+/// Whether a request is meant for this program, by its `Host` and `Origin`, on a connection to this address. `None`: the request has no such header,
 /// as from programs other than browsers.
-pub(super) fn is_own(
-    host: Option<&[u8]>,
-    origin: Option<&[u8]>,
-    local: Option<IpAddr>,
-    names: &[String],
-) -> bool {
+#[must_use]
+pub fn is_own(host: Option<&[u8]>, origin: Option<&[u8]>, local: Option<IpAddr>, names: &[String]) -> bool {
     let is_served = |authority: &[u8]| {
         std::str::from_utf8(authority).is_ok_and(|authority| is_name_of(host_of(authority), local, names))
     };
