@@ -13,6 +13,7 @@ use s3s::{S3Error, S3ErrorCode, S3Result};
 use zerohop_wire::Permission;
 
 use crate::connection_state::ConnectionState;
+use crate::metrics::RequestFacts;
 
 pub use cluster_users::ClusterUsers;
 pub use grants::{Grant, GrantError, grants_key};
@@ -124,6 +125,7 @@ impl S3Auth for UserAccess {
 impl S3Access for UserAccess {
     /// Only requests with a signature have a user.
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        name_operation(context);
         let Some(credentials) = context.credentials() else {
             return Err(unsigned());
         };
@@ -134,6 +136,14 @@ impl S3Access for UserAccess {
         }
         extensions.insert(user);
         Ok(())
+    }
+}
+
+/// Names the operation of a request for metrics and the log.
+fn name_operation(context: &mut S3AccessContext<'_>) {
+    let operation = context.s3_op().name().to_owned();
+    if let Some(facts) = context.extensions_mut().get::<Arc<RequestFacts>>() {
+        facts.name_operation(&operation);
     }
 }
 

@@ -7,7 +7,7 @@ use s3s::access::{S3Access, S3AccessContext};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use zerohop_objects::{ObjectError, Store, head_bucket, run};
 
-use super::UserAccess;
+use super::{UserAccess, name_operation};
 use crate::policy::{PublicAction, PublicPolicy};
 use crate::public_access;
 
@@ -69,6 +69,7 @@ pub(crate) async fn may_list<S: Store>(store: &S, bucket: &str, checked: &Checke
 #[async_trait::async_trait]
 impl<S: Store + 'static> S3Access for RequestAccess<S> {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
+        name_operation(context);
         if context.credentials().is_some() {
             return self.users.check(context).await;
         }

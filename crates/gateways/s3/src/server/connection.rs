@@ -38,6 +38,8 @@ impl<S: Store + 'static> S3Gateway<S> {
         place: ConnectionPlace,
         mut serving: watch::Receiver<()>,
     ) {
+        let _open = self.metrics.connection_opened();
+        let client = socket.peer_addr().ok();
         // The answer has head and body in two writes.
         let _ = socket.set_nodelay(true);
         let stream = match Stream::accepted(socket, self.tls.as_ref()) {
@@ -50,7 +52,7 @@ impl<S: Store + 'static> S3Gateway<S> {
         let (state, first_head) = (Arc::clone(&place.state), self.first_head);
         let service = service_fn(move |request| {
             let (gateway, state) = (self.clone(), Arc::clone(&state));
-            async move { Ok::<_, Infallible>(gateway.answer(request, &state).await) }
+            async move { Ok::<_, Infallible>(gateway.answer(request, &state, client).await) }
         });
         let served = hyper::server::conn::http1::Builder::new()
             .timer(TokioTimer::new())

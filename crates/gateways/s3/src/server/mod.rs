@@ -3,10 +3,13 @@
 mod browse;
 mod connection;
 mod connection_slots;
+mod counted_users;
 mod cross_origin;
-mod refusal;
 mod error_details;
+mod monitor;
+mod refusal;
 mod request;
+mod request_record;
 mod rule_pass;
 mod stream;
 mod timed_body;
@@ -19,16 +22,20 @@ use s3s::config::{S3Config, StaticConfigProvider};
 use s3s::host::MultiDomain;
 use s3s::service::{S3Service, S3ServiceBuilder};
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Mutex, Semaphore, watch};
 use tokio::task::JoinSet;
+use zerohop_client::Secret;
 use zerohop_objects::{Lifetimes, Store, Sweep, run};
 use zerohop_tls::ServerTls;
 
 use self::connection_slots::ConnectionPlaces;
+use self::counted_users::CountedUsers;
 use crate::access::{RequestAccess, UserAccess, Users};
 use crate::api::ObjectApi;
+use crate::metrics::GatewayMetrics;
 
 pub use self::connection_slots::ConnectionLimits;
+pub use self::monitor::GatewayMonitor;
 
 /// The most bytes of a document, such as the list of a bulk delete.
 const DOCUMENT_MAX: usize = 2 << 20;
@@ -105,6 +112,8 @@ pub struct S3Gateway<S> {
     rule_pause: Duration,
     browse: bool,
     places: ConnectionPlaces,
+    users: Arc<CountedUsers>,
+    metrics: Arc<GatewayMetrics>,
     requests: Arc<Semaphore>,
     documents: Arc<Semaphore>,
 }
@@ -123,6 +132,8 @@ impl<S> Clone for S3Gateway<S> {
             rule_pause: self.rule_pause,
             browse: self.browse,
             places: self.places.clone(),
+            users: Arc::clone(&self.users),
+            metrics: Arc::clone(&self.metrics),
             requests: Arc::clone(&self.requests),
             documents: Arc::clone(&self.documents),
         }
@@ -143,13 +154,16 @@ impl<S: Store + 'static> S3Gateway<S> {
             options.part_size_min,
             options.idle_body,
         );
+        let metrics = Arc::<GatewayMetrics>::default();
+        let users = Arc::new(CountedUsers { users: options.users, metrics: Arc::clone(&metrics) });
         let mut config = S3Config::default();
         config.xml_max_body_size = DOCUMENT_MAX;
         config.post_object_max_file_size = POST_MAX;
         let mut builder = S3ServiceBuilder::new(api);
         builder.set_config(Arc::new(StaticConfigProvider::new(Arc::new(config))));
-        builder.set_auth(UserAccess(Arc::clone(&options.users)));
-        builder.set_access(RequestAccess { users: UserAccess(options.users), store: Arc::clone(&store) });
+        builder.set_auth(UserAccess(Arc::<CountedUsers>::clone(&users)));
+        let users_of_requests = UserAccess(Arc::<CountedUsers>::clone(&users));
+        builder.set_access(RequestAccess { users: users_of_requests, store: Arc::clone(&store) });
         if !options.domains.is_empty() {
             let host = MultiDomain::new(options.domains.iter()).map_err(|error| error.to_string())?;
             builder.set_host(host);
@@ -166,9 +180,24 @@ impl<S: Store + 'static> S3Gateway<S> {
             rule_pause: options.rule_pause,
             browse: options.browse,
             places: ConnectionPlaces::new(options.connections),
+            users,
+            metrics,
             requests: Arc::new(Semaphore::new(REQUESTS_MAX)),
             documents: Arc::new(Semaphore::new(DOCUMENTS_MAX)),
         })
+    }
+
+    /// What monitoring programs learn of this gateway. With a secret, only its bearer text gives access to the metrics.
+    #[must_use]
+    pub fn monitor(&self, secret: Option<Secret>) -> GatewayMonitor<S> {
+        GatewayMonitor {
+            store: Arc::clone(&self.store),
+            users: Arc::clone(&self.users.users),
+            metrics: Arc::clone(&self.metrics),
+            tls: self.tls.clone(),
+            secret,
+            probed: Mutex::default(),
+        }
     }
 
     /// Answers the connections of `listener` until `stop` ends. Then no connection is accepted, and each ends behind the request
@@ -185,7 +214,10 @@ impl<S: Store + 'static> S3Gateway<S> {
                         Some(place) => {
                             connections.spawn(self.clone().connection(stream, place, serving.subscribe()));
                         }
-                        None => connection::refuse(&stream, self.tls.is_some()),
+                        None => {
+                            self.metrics.connection_refused();
+                            connection::refuse(&stream, self.tls.is_some());
+                        }
                     },
                     // The process has no descriptors left, or the client is gone already.
                     Err(error) => {
@@ -196,6 +228,7 @@ impl<S: Store + 'static> S3Gateway<S> {
                 Some(_) = connections.join_next() => {}
             }
         }
+        self.metrics.stop();
         drop((listener, serving));
         let ended = async { while connections.join_next().await.is_some() {} };
         if tokio::time::timeout(STOP_MAX, ended).await.is_err() {
@@ -211,7 +244,9 @@ impl<S: Store + 'static> S3Gateway<S> {
 
     async fn sweep_bodies(&self) {
         loop {
-            match run(&*self.store, Sweep::new(self.lifetimes, SWEEP_PAGE)).await {
+            let swept = run(&*self.store, Sweep::new(self.lifetimes, SWEEP_PAGE)).await;
+            self.metrics.swept(&swept);
+            match swept {
                 // There may be more: a full page is followed at once.
                 Ok(report) if report.timers == SWEEP_PAGE as u64 => continue,
                 Ok(report) if report.bodies > 0 => {

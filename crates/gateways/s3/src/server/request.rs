@@ -1,5 +1,6 @@
 //! One request: the checks that s3s leaves to its caller, the request id, and the access log.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,12 +18,14 @@ use super::browse::BrowseRequest;
 use super::cross_origin::CrossOriginRequest;
 use super::error_details::{condition, has_malformed_region, name_condition};
 use super::refusal::{detailed_refusal, refusal};
+use super::request_record::{RecordedBody, RequestRecord};
 use super::timed_body::TimedBody;
 use super::{DOCUMENT_MAX, S3Gateway};
 use crate::access::CheckedBucket;
 use crate::base64;
 use crate::checksum::{ALGORITHMS, Hasher, md5};
 use crate::connection_state::ConnectionState;
+use crate::metrics::RequestFacts;
 
 /// The most bytes of the headers of a request.
 const HEADERS_MAX: usize = 16 << 10;
@@ -36,12 +39,15 @@ impl<S: Store + 'static> S3Gateway<S> {
         &self,
         mut request: Request<Incoming>,
         connection: &Arc<ConnectionState>,
-    ) -> Response<Body> {
+        client: Option<SocketAddr>,
+    ) -> Response<RecordedBody> {
         connection.has_sent_a_request.store(true, Ordering::Relaxed);
         request.extensions_mut().insert(Arc::clone(connection));
         let id: String = self.store.random()[..8].iter().map(|byte| format!("{byte:02X}")).collect();
-        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let method = request.method().clone();
         let user = access_key(&request);
+        let mut record = RequestRecord::new(Arc::clone(&self.metrics), &request, (id, client, user));
+        request.extensions_mut().insert(Arc::clone(&record.facts));
         let waits = request.headers().contains_key(EXPECT);
         let cross_origin = CrossOriginRequest::of(&request, &self.domains);
         let browse = BrowseRequest::of(&request, &self.domains).filter(|_| self.browse);
@@ -49,11 +55,18 @@ impl<S: Store + 'static> S3Gateway<S> {
         request.extensions_mut().insert(Arc::clone(&checked));
         let condition = condition(request.headers());
         let permits = self.permits(&request).await;
-        let mut response = match (self.check(request).await, browse) {
-            (Ok(_), _) if method == Method::OPTIONS => self.preflight(cross_origin.as_ref()).await,
-            (Ok(_), Some(browse)) => browse.answer(&*self.store, &checked).await,
+        record.begin();
+        let mut response = match (self.check(request, &record.facts).await, browse) {
+            (Ok(_), _) if method == Method::OPTIONS => {
+                record.facts.name_operation("preflight");
+                self.preflight(cross_origin.as_ref()).await
+            }
+            (Ok(_), Some(browse)) => {
+                record.facts.name_operation("browse");
+                browse.answer(&*self.store, &checked).await
+            }
             (Ok(request), None) => self.service.call(request).await.unwrap_or_else(|error| {
-                tracing::error!(?error, id, "a request of S3 cannot be answered");
+                tracing::error!(?error, id = record.id(), "a request of S3 cannot be answered");
                 refusal(
                     StatusCode::INTERNAL_SERVER_ERROR,
                     "InternalError",
@@ -83,12 +96,11 @@ impl<S: Store + 'static> S3Gateway<S> {
         {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
         }
-        let (status, error) = (response.status().as_u16(), error_code(&response));
-        tracing::info!(id, user, %method, path, status, error, "S3");
-        if let Ok(value) = HeaderValue::from_str(&id) {
+        if let Ok(value) = HeaderValue::from_str(record.id()) {
             response.headers_mut().insert(HeaderName::from_static("x-amz-request-id"), value);
         }
-        response
+        let error = error_code(&response);
+        record.answer(response, error)
     }
 
     /// Answers a preflight. A refusal does not show whether there is such a bucket.
@@ -114,7 +126,11 @@ impl<S: Store + 'static> S3Gateway<S> {
     }
 
     /// Checks what s3s does not: the size of the headers, the region of the signature, and the digest of a bulk delete.
-    async fn check(&self, request: Request<Incoming>) -> Result<Request<Body>, Box<Response<Body>>> {
+    async fn check(
+        &self,
+        request: Request<Incoming>,
+        facts: &Arc<RequestFacts>,
+    ) -> Result<Request<Body>, Box<Response<Body>>> {
         let headers = request.headers();
         let size: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
         if size > HEADERS_MAX {
@@ -137,19 +153,20 @@ impl<S: Store + 'static> S3Gateway<S> {
             let idle = self.idle_body + IDLE_LATER;
             return Ok(request.map(|body| match body.is_end_stream() {
                 true => Body::from(body),
-                false => Body::http_body_unsync(TimedBody::new(body, idle)),
+                false => Body::http_body_unsync(TimedBody::new(body, idle, Arc::clone(facts))),
             }));
         }
         let (head, body) = request.into_parts();
-        let body = Limited::new(TimedBody::new(body, self.idle_body), DOCUMENT_MAX).collect().await.map_err(
-            |_| {
+        let body = Limited::new(TimedBody::new(body, self.idle_body, Arc::clone(facts)), DOCUMENT_MAX)
+            .collect()
+            .await
+            .map_err(|_| {
                 refusal(
                     StatusCode::BAD_REQUEST,
                     "MaxMessageLengthExceeded",
                     "The list is too long, or ended early.",
                 )
-            },
-        )?;
+            })?;
         let body = body.to_bytes();
         check_digest(&head.headers, &body)?;
         Ok(Request::from_parts(head, Body::from(body)))

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -9,17 +10,21 @@ use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use tokio::time::{Sleep, sleep};
 
+use crate::metrics::RequestFacts;
+
 /// A body with a limit on its pauses.
 pub(super) struct TimedBody {
     body: Incoming,
     idle: Duration,
+    /// Counts the bytes.
+    facts: Arc<RequestFacts>,
     /// Runs while the body waits.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl TimedBody {
-    pub(super) fn new(body: Incoming, idle: Duration) -> Self {
-        Self { body, idle, timer: None }
+    pub(super) fn new(body: Incoming, idle: Duration, facts: Arc<RequestFacts>) -> Self {
+        Self { body, idle, facts, timer: None }
     }
 }
 
@@ -34,6 +39,11 @@ impl Body for TimedBody {
         let this = &mut *self;
         if let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
             this.timer = None;
+            if let Some(Ok(frame)) = &frame
+                && let Some(bytes) = frame.data_ref()
+            {
+                this.facts.received(bytes.len() as u64);
+            }
             return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
         let idle = this.idle;

@@ -8,6 +8,7 @@ mod error_documents;
 mod lifecycle;
 mod limits;
 mod memory;
+mod metrics;
 mod public;
 mod races;
 mod signing;

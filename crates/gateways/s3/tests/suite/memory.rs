@@ -24,6 +24,8 @@ pub(crate) struct MemoryStore {
     pub(crate) is_full: AtomicBool,
     /// How often records were read.
     pub(crate) reads: AtomicU64,
+    /// Whether nothing can be read.
+    pub(crate) is_unavailable: AtomicBool,
 }
 
 impl MemoryStore {
@@ -71,6 +73,9 @@ impl Store for MemoryStore {
         self.reads.fetch_add(1, Ordering::Relaxed);
         // Other requests run between any two calls.
         tokio::task::yield_now().await;
+        if self.is_unavailable.load(Ordering::Relaxed) {
+            return Err(ObjectError::Unavailable("it does not answer".to_owned()));
+        }
         let contents = self.contents();
         Ok(keys.iter().map(|key| contents.records.get(key).cloned()).collect())
     }
