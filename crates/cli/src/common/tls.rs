@@ -107,9 +107,7 @@ impl ClusterTls {
     pub(crate) fn serving(&self) -> Result<Option<ServerTls>, CommandError> {
         let own = (path_if_set(self.tls_cert.as_ref()), path_if_set(self.tls_key.as_ref()), self.ca.path());
         let (Some(certificate), Some(key), Some(_)) = own else { return Ok(None) };
-        let key = read_key(key).map_err(CommandError::Secret)?;
-        let server = ServerTls::new(&public(certificate)?, &key);
-        server.map(Some).map_err(|error| unusable(certificate, &error))
+        read_serving(certificate, key).map(Some)
     }
 }
 
@@ -202,6 +200,12 @@ impl NodeTls {
 
 fn path_if_set(path: Option<&OsString>) -> Option<&Path> {
     path.filter(|path| !path.is_empty()).map(Path::new)
+}
+
+/// Reads the certificate and key of a gateway.
+pub(crate) fn read_serving(certificate: &Path, key: &Path) -> Result<ServerTls, CommandError> {
+    let key = read_key(key).map_err(CommandError::Secret)?;
+    ServerTls::new(&public(certificate)?, &key).map_err(|error| unusable(certificate, &error))
 }
 
 /// Whether this path is the value of a variable.

@@ -7,6 +7,7 @@ use zerohop_wire::plurals::{by_number, counted};
 
 use super::clock::{self, ManagerHealth};
 use super::finding::Finding;
+use super::objects;
 use crate::common::descriptors::{self, NodeDescriptors};
 use crate::common::disk::{self, NodeDisk};
 use crate::common::{damaged, view};
@@ -53,6 +54,7 @@ pub(super) async fn check_cluster(
     let is_present = |node: &&NodeStatus| node.state != "down" && node.state != "silent";
     let present = nodes.iter().filter(is_present).count();
     findings.extend(keyspaces.iter().flat_map(|keyspace| check_keyspace(keyspace, present)));
+    findings.extend(objects::check_objects(&keyspaces));
     findings
 }
 

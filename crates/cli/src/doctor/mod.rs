@@ -4,6 +4,7 @@ mod clock;
 mod cluster;
 mod finding;
 mod machine;
+mod objects;
 
 use std::path::PathBuf;
 

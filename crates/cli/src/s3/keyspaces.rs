@@ -1,8 +1,8 @@
 //! The keyspaces of the gateway: opened, or created.
 
 use zerohop_client::{Client, Keyspace, Reason};
-pub(crate) use zerohop_object_client::bodies_of;
 use zerohop_object_client::new_keyspace;
+pub(crate) use zerohop_object_client::{OBJECTS, bodies_of};
 use zerohop_placement::KeyOrder;
 
 use crate::common::admin;

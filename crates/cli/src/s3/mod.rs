@@ -2,6 +2,7 @@
 
 pub(crate) mod keyspaces;
 pub(crate) mod running;
+pub(crate) mod tls;
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -10,7 +11,8 @@ use serde::Serialize;
 use zerohop_client::ClientOptions;
 use zerohop_server::logging::{self, LevelFilter, LogFormat};
 
-use self::running::{BoundListener, CLIENT_NAME, GatewaySettings, RunningGateway};
+use self::running::{BoundListeners, CLIENT_NAME, GatewaySettings, RunningGateway};
+use self::tls::GatewayTls;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::target::ClusterTarget;
@@ -28,7 +30,7 @@ pub(crate) struct S3Arguments {
     listen: Option<SocketAddr>,
     /// The ordered keyspace with the names of the objects. Their bytes are in the keyspace of this name and `-bodies`.
     /// Keyspaces that do not exist are created.
-    #[arg(short, long, value_name = "NAME", default_value = "objects")]
+    #[arg(short, long, value_name = "NAME", default_value = keyspaces::OBJECTS)]
     keyspace: String,
     /// The region that clients are configured with.
     #[arg(long, value_name = "NAME", default_value = "us-east-1")]
@@ -40,6 +42,12 @@ pub(crate) struct S3Arguments {
     /// Shows browsers a page with the objects of a bucket that a policy lets all clients list.
     #[arg(long)]
     browse: bool,
+    /// The address for monitoring programs, which get /metrics and /health over HTTP there. Without it there are no
+    /// metrics. In a cluster without a secret it must be one of this machine alone.
+    #[arg(long, value_name = "HOST:PORT", value_parser = listen)]
+    metrics: Option<SocketAddr>,
+    #[command(flatten)]
+    gateway_tls: GatewayTls,
     #[command(flatten)]
     target: ClusterTarget,
     /// The lowest severity of messages to log on standard error: error, warn, info, debug or trace. With info, every
@@ -56,6 +64,9 @@ pub(crate) struct S3Arguments {
 struct ReadyGateway<'a> {
     pid: u32,
     listen: String,
+    /// The address for monitoring programs, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    metrics: Option<String>,
     region: &'a str,
     keyspace: &'a str,
     bodies: &'a str,
@@ -86,7 +97,8 @@ async fn serve(arguments: &S3Arguments) -> Result<CommandEnding, CommandError> {
                 .to_owned(),
         ));
     }
-    if secret.is_none() && !at.ip().is_loopback() {
+    let open = [Some(at), arguments.metrics].into_iter().flatten().find(|at| !at.ip().is_loopback());
+    if let (None, Some(at)) = (&secret, open) {
         return Err(CommandError::Usage(format!(
             "the cluster has no secret, so that any client may use the gateway: it listens at addresses of this machine \
              alone, as 127.0.0.1:{}, and not at {at}",
@@ -98,10 +110,10 @@ async fn serve(arguments: &S3Arguments) -> Result<CommandEnding, CommandError> {
         region: arguments.region.clone(),
         domains: arguments.domain.clone(),
         secret: secret.clone(),
-        tls: target.serving_tls()?,
+        tls: arguments.gateway_tls.serving(|| target.serving_tls())?,
         browse: arguments.browse,
     };
-    let listening = BoundListener::bind(at).await?;
+    let listening = BoundListeners::bind(at, arguments.metrics).await?;
     let change = |options: &mut ClientOptions| {
         options.name = CLIENT_NAME.to_owned();
         // A token, which may be in the environment, does not know the secret access keys of others.
@@ -132,6 +144,7 @@ impl S3Arguments {
         let ready = ReadyGateway {
             pid: std::process::id(),
             listen: gateway.listen.to_string(),
+            metrics: gateway.metrics.map(|at| at.to_string()),
             region: &self.region,
             keyspace: &self.keyspace,
             bodies: &bodies,
@@ -139,11 +152,12 @@ impl S3Arguments {
         let printed = match self.json {
             true => output::json(&ready),
             false => output::result(&format!(
-                "S3 gateway (process {}): {}, region {}, keyspaces {} and {bodies}\nReady. {} Ctrl-C stops it.",
+                "S3 gateway (process {}): {}, region {}, keyspaces {} and {bodies}{}\nReady. {} Ctrl-C stops it.",
                 ready.pid,
                 gateway.url(),
                 self.region,
                 self.keyspace,
+                gateway.metrics_url().map_or(String::new(), |url| format!("\nMetrics: {url}")),
                 gateway.keys_hint(),
             )),
         };

@@ -35,15 +35,32 @@ pub(crate) struct GatewaySettings {
     pub(crate) browse: bool,
 }
 
-/// A port that is taken, before anything else starts.
-pub(crate) struct BoundListener {
+/// A port that is taken.
+struct BoundListener {
     listener: TcpListener,
     at: SocketAddr,
 }
 
+/// The ports of a gateway, which are taken before anything else starts.
+pub(crate) struct BoundListeners {
+    clients: BoundListener,
+    metrics: Option<BoundListener>,
+}
+
+impl BoundListeners {
+    /// Listens at the addresses for clients and for monitoring programs.
+    pub(crate) async fn bind(clients: SocketAddr, metrics: Option<SocketAddr>) -> Result<Self, CommandError> {
+        let clients = BoundListener::bind(clients).await?;
+        let metrics = match metrics {
+            Some(at) => Some(BoundListener::bind(at).await?),
+            None => None,
+        };
+        Ok(Self { clients, metrics })
+    }
+}
+
 impl BoundListener {
-    /// Listens at an address.
-    pub(crate) async fn bind(at: SocketAddr) -> Result<Self, CommandError> {
+    async fn bind(at: SocketAddr) -> Result<Self, CommandError> {
         let refused = |error| CommandError::system("listening", Path::new(&at.to_string()), &error);
         let listener = TcpListener::bind(at).await.map_err(refused)?;
         let at = listener.local_addr().map_err(refused)?;
@@ -54,24 +71,27 @@ impl BoundListener {
 /// A gateway that serves.
 pub(crate) struct RunningGateway {
     pub(crate) listen: SocketAddr,
+    /// The address for monitoring programs.
+    pub(crate) metrics: Option<SocketAddr>,
     has_secret: bool,
     has_tls: bool,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
     sweep: JoinHandle<()>,
+    monitor: Option<JoinHandle<()>>,
 }
 
 impl RunningGateway {
     /// Opens or creates the keyspaces, and serves. Users are the tokens of a cluster with a secret. Without one, every client is a user.
     pub(crate) async fn start(
-        listening: BoundListener,
+        listening: BoundListeners,
         client: Client,
         settings: GatewaySettings,
     ) -> Result<Self, CommandError> {
         let GatewaySettings { keyspace, region, domains, secret, tls, browse } = settings;
         let (names, bodies) = keyspaces::open(&client, &keyspace).await?;
         let (has_secret, has_tls) = (secret.is_some(), tls.is_some());
-        let users: Arc<dyn Users> = match secret {
+        let users: Arc<dyn Users> = match secret.clone() {
             Some(secret) => {
                 let grants = keyspaces::grants_of(&keyspace);
                 Arc::new(ClusterUsers::new(client.clone(), secret, keyspace, grants))
@@ -84,8 +104,16 @@ impl RunningGateway {
             .map_err(|why| CommandError::Usage(format!("the domain of S3: {why}")))?;
         let (stop, stopped) = oneshot::channel::<()>();
         let sweep = tokio::spawn(gateway.clone().sweep());
-        let serving = tokio::spawn(gateway.serve(listening.listener, async { drop(stopped.await) }));
-        Ok(Self { listen: listening.at, has_secret, has_tls, stop: Some(stop), serving, sweep })
+        let BoundListeners { clients, metrics } = listening;
+        let (metrics, monitor) = match metrics {
+            Some(BoundListener { listener, at }) => {
+                (Some(at), Some(tokio::spawn(gateway.monitor(secret).serve(listener))))
+            }
+            None => (None, None),
+        };
+        let serving = tokio::spawn(gateway.serve(clients.listener, async { drop(stopped.await) }));
+        let (listen, stop) = (clients.at, Some(stop));
+        Ok(Self { listen, metrics, has_secret, has_tls, stop, serving, sweep, monitor })
     }
 
     /// Waits until the gateway has ended without a request to do so.
@@ -98,11 +126,24 @@ impl RunningGateway {
         self.sweep.abort();
         self.stop = None;
         drop((&mut self.serving).await);
+        // Until here, /health says that the gateway stops.
+        if let Some(monitor) = &self.monitor {
+            monitor.abort();
+        }
     }
 
     /// Where clients of S3 find it.
     pub(crate) fn url(&self) -> String {
-        format!("{}://{}", if self.has_tls { "https" } else { "http" }, self.listen)
+        format!("{}://{}", self.scheme(), self.listen)
+    }
+
+    /// Where monitoring programs find its metrics.
+    pub(crate) fn metrics_url(&self) -> Option<String> {
+        Some(format!("{}://{}/metrics", self.scheme(), self.metrics?))
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.has_tls { "https" } else { "http" }
     }
 
     /// Where access keys come from.

@@ -82,6 +82,9 @@ struct UpOutput<'a> {
     /// The address for clients of S3, if there is a gateway.
     #[serde(skip_serializing_if = "Option::is_none")]
     s3: Option<String>,
+    /// The address for monitoring programs of the gateway.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    s3_metrics: Option<String>,
 }
 
 /// The most nodes of a local cluster: more would only test the machine.
@@ -330,17 +333,20 @@ impl UpArguments {
         let Some(ready) = nodes.first().map(|node| &node.ready) else { return Ok(()) };
         if self.json {
             let nodes: Vec<&ReadyNode> = nodes.iter().map(|node| &node.ready).collect();
+            let s3_metrics = s3.and_then(|gateway| gateway.metrics).map(|at| at.to_string());
             let s3 = s3.map(|gateway| gateway.listen.to_string());
             return output::json(&UpOutput {
                 endpoint: &ready.manager,
                 nodes: &nodes,
                 partitions: served,
                 s3,
+                s3_metrics,
             });
         }
         nodes.iter().try_for_each(|node| node.ready.print_text())?;
         if let Some(gateway) = s3 {
-            output::result(&format!("S3 gateway: {}. {}", gateway.url(), gateway.keys_hint()))?;
+            let metrics = gateway.metrics_url().map_or(String::new(), |url| format!(" Metrics: {url}."));
+            output::result(&format!("S3 gateway: {}. {}{metrics}", gateway.url(), gateway.keys_hint()))?;
         }
         let options = self.endpoint_options(&ready.manager);
         output::result(&format!(

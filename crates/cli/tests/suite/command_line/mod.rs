@@ -41,6 +41,8 @@ mod regions;
 mod replaced_blobs;
 mod s3;
 mod s3_access;
+mod s3_monitoring;
+mod s3_tls;
 mod s3_up;
 mod secrets;
 mod sentences;

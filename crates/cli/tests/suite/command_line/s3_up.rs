@@ -59,7 +59,7 @@ fn gateway_beside_nodes_serves_and_logs_a_line_for_each_request() {
 }
 
 /// Sends a request over TLS.
-fn send_over_tls(address: &str, ca: &[u8], request: &SignedRequest<'_>, body: &[u8]) -> Answer {
+pub(super) fn send_over_tls(address: &str, ca: &[u8], request: &SignedRequest<'_>, body: &[u8]) -> Answer {
     let (head, _) = request.head(body.len());
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(GIVE_UP_AFTER)).unwrap();

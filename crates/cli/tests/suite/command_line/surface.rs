@@ -195,7 +195,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("node up", "a node that stands alone is not drained"),
     ("partition move", "a node that stands alone moves nothing"),
     ("partition release", "a node that stands alone moves nothing"),
-    ("s3", "the cluster of the rows has a secret; `command_line/s3.rs` reads its line"),
+    ("s3", "its first line is read"),
     ("up", "its first line is read"),
 ];
 
@@ -367,7 +367,7 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
     paths.add("node", &alone.ready);
     drop(alone);
 
-    let up = "--nodes 1 --instances 1 --port 0 --data data --json";
+    let up = "--nodes 1 --instances 1 --port 0 --data data --s3 0 --s3-metrics 0 --json";
     let cluster = ServingProgram::start(within(zerohop(&command_words("up", up))));
     paths.add("up", &cluster.ready);
     let query = |command: &str, arguments: &str, input: &str, expected: i32| {
@@ -393,9 +393,15 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
         paths.add_lines(&format!("GET {path}"), &get(cluster.endpoint(), path, bearer.trim()));
     }
     let text = || get(cluster.endpoint(), "/metrics", bearer.trim());
-    let metrics = metrics(&wait_for("the instance's metrics", text, |text| {
+    let (gateway, of_gateway) = gateway_metrics(within, &cluster, bearer.trim());
+    paths.add("s3", &gateway.ready);
+    let health = gateway.ready["metrics"].as_str().unwrap();
+    paths.add_lines("GET /health of a gateway", &get(health, "/health", ""));
+    let mut metrics = metrics(&wait_for("the instance's metrics", text, |text| {
         text.contains("zerohop_instances_answering 1.0\n")
     }));
+    metrics.extend(of_gateway);
+    assert_eq!(gateway.end_with(Signal::TERM), Some(0));
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
     // A node reports no figures of other nodes, so that only the command has a verdict and totals.
     let mut of_command = paths.of("status");
@@ -420,6 +426,26 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
     assert_eq!(code, 0, "{error}");
     paths.add_lines("recover --control-group", &printed);
     (metrics, paths.lines())
+}
+
+/// A gateway of the cluster, and its metrics behind a request.
+fn gateway_metrics(
+    within: impl Fn(Command) -> Command,
+    cluster: &ServingProgram,
+    bearer: &str,
+) -> (ServingProgram, SurfaceList) {
+    let arguments = "--listen 127.0.0.1:0 --metrics 127.0.0.1:0 --json --endpoint";
+    let mut command = within(zerohop(&command_words("s3", arguments)));
+    command.arg(cluster.endpoint());
+    let gateway = ServingProgram::start(command);
+    let [clients, monitors] = ["listen", "metrics"].map(|name| gateway.ready[name].as_str().unwrap());
+    let mut stream = TcpStream::connect(clients).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();
+    stream.read_to_end(&mut Vec::new()).unwrap();
+    let text = || get(monitors, "/metrics", bearer);
+    let text = wait_for("the request", text, |text| text.contains("operation="));
+    let listed = metrics(&text);
+    (gateway, listed)
 }
 
 /// The receipt of a message in a line of JSON.
