@@ -37,7 +37,10 @@ fn unfit(message: &'static str) -> S3Error {
 /// A number of days, which is positive.
 fn days(days: Option<i32>) -> S3Result<u32> {
     let days = days.ok_or_else(|| malformed("A rule lacks its number of days."))?;
-    u32::try_from(days).ok().filter(|days| *days > 0).ok_or_else(|| invalid("A number of days is positive."))
+    u32::try_from(days)
+        .ok()
+        .filter(|days| *days > 0)
+        .ok_or_else(|| invalid("A number of days must be positive."))
 }
 
 /// The seconds since 1970 of a time without fractions of them.
@@ -136,7 +139,7 @@ fn filter(prefix: Option<String>, filter: Option<LifecycleRuleFilter>) -> S3Resu
     }
     let (larger_than, smaller_than) = (size(larger)?, size(smaller)?);
     if smaller_than.is_some_and(|smaller| smaller <= larger_than.unwrap_or(0)) {
-        return Err(unfit("ObjectSizeLessThan is above ObjectSizeGreaterThan."));
+        return Err(unfit("ObjectSizeLessThan must be above ObjectSizeGreaterThan."));
     }
     Ok(RuleFilter { form, prefix, tags: tags(with_tags)?, larger_than, smaller_than })
 }

@@ -164,6 +164,11 @@ fn count_of(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
 
+/// The range of a request. With `If-Range` the complete object is answered, which is right whether it has changed or not.
+fn range_of(range: Option<Range>, headers: &HeaderMap) -> Option<Range> {
+    range.filter(|_| !headers.contains_key("if-range"))
+}
+
 /// Checks the conditions of a read and answers them with the entity tag.
 fn check_read(
     object: &ObjectRecord,
@@ -200,7 +205,8 @@ pub(super) async fn get_object<S: Store + 'static>(
         input.if_modified_since.as_ref(),
         input.if_unmodified_since.as_ref(),
     )?;
-    let selection = select(&found, input.range, input.part_number)?;
+    let range = range_of(input.range, &request.headers);
+    let selection = select(&found, range, input.part_number)?;
     let mut output = GetObjectOutput { version_id: version, ..Default::default() };
     describe!(output, found, selection, input);
     output.tag_count = (!found.object.tags.is_empty()).then(|| count_of(found.object.tags.len()));
@@ -221,7 +227,8 @@ pub(super) async fn head_object<S: Store>(
         input.if_modified_since.as_ref(),
         input.if_unmodified_since.as_ref(),
     )?;
-    let selection = select(&found, input.range, input.part_number)?;
+    let range = range_of(input.range, &request.headers);
+    let selection = select(&found, range, input.part_number)?;
     let mut output = HeadObjectOutput { version_id: version, ..Default::default() };
     describe!(output, found, selection, input);
     Ok(S3Response::with_status(output, status(&selection)))
@@ -272,6 +279,10 @@ pub(super) async fn delete_objects<S: Store>(
     let (mut deleted, mut failures) = (Vec::new(), Vec::new());
     for object in &input.delete.objects {
         let result = match user.may(Permission::Write, &input.bucket, &object.key) {
+            true if object.size.is_some() || object.last_modified_time.is_some() => Err(errors::refuse(
+                S3ErrorCode::NotImplemented,
+                "The gateway has no conditions on the size or the time of an object.",
+            )),
             true => {
                 let condition = object.e_tag.clone().map(ETagCondition::ETag);
                 let version = object.version_id.as_deref();

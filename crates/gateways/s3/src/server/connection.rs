@@ -17,6 +17,8 @@ use super::stream::Stream;
 
 /// How long a connection may wait for its next request, and for the rest of its head.
 const NEXT_HEAD: Duration = Duration::from_secs(60);
+/// The most headers of a request.
+const HEADER_COUNT_MAX: usize = 512;
 
 /// The answer to a connection without a place. Clients of S3 repeat the request.
 const NO_PLACE: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/xml\r\ncontent-length: 114\r\n\
@@ -58,6 +60,8 @@ impl<S: Store + 'static> S3Gateway<S> {
             .timer(TokioTimer::new())
             .header_read_timeout(NEXT_HEAD)
             .max_buf_size(64 << 10)
+            // Metadata of 2 KiB may be in many headers; their size is checked later.
+            .max_headers(HEADER_COUNT_MAX)
             .serve_connection(TokioIo::new(stream), service);
         tokio::pin!(served);
         let requests_late = async {

@@ -13,6 +13,7 @@ mod request_record;
 mod rule_pass;
 mod stream;
 mod timed_body;
+mod unsupported;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -20,6 +20,7 @@ use super::error_details::{condition, has_malformed_region, name_condition};
 use super::refusal::{detailed_refusal, refusal};
 use super::request_record::{RecordedBody, RequestRecord};
 use super::timed_body::TimedBody;
+use super::unsupported::unsupported;
 use super::{DOCUMENT_MAX, S3Gateway};
 use crate::access::CheckedBucket;
 use crate::base64;
@@ -125,7 +126,7 @@ impl<S: Store + 'static> S3Gateway<S> {
         (document, self.requests.acquire().await.ok())
     }
 
-    /// Checks what s3s does not: the size of the headers, the region of the signature, and the digest of a bulk delete.
+    /// Checks what s3s does not: the size of the headers, what the gateway does not have, the region of the signature, and the digest of a bulk delete.
     async fn check(
         &self,
         request: Request<Incoming>,
@@ -139,6 +140,9 @@ impl<S: Store + 'static> S3Gateway<S> {
                 "RequestHeaderSectionTooLarge",
                 "The headers are above 16 KiB.",
             )));
+        }
+        if let Some(refused) = unsupported(headers, request.uri().query().unwrap_or_default()) {
+            return Err(Box::new(refused));
         }
         if has_malformed_region(headers) {
             return Err(Box::new(self.wrong_region()));

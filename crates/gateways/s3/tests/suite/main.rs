@@ -14,4 +14,5 @@ mod races;
 mod signing;
 mod test_gateway;
 mod unset;
+mod unsupported;
 mod versions;
