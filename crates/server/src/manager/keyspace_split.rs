@@ -82,3 +82,44 @@ pub(super) async fn split(
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use zerohop_placement::map::DEFAULT_KEYSPACE;
+    use zerohop_placement::{Address, ClusterMap, MapChange, MapDelta, Node, NodeState};
+    use zerohop_wire::ids::{Incarnation, InstanceId, NodeId};
+
+    use super::*;
+
+    fn after(map: &ClusterMap, change: MapChange) -> ClusterMap {
+        let delta = MapDelta { from: map.epoch(), to: map.epoch().next(), changes: vec![change] };
+        map.apply(&delta).unwrap()
+    }
+
+    #[test]
+    fn pending_split_ends_done_or_given_up() {
+        let node = Node {
+            id: NodeId(1),
+            state: NodeState::Up,
+            incarnation: Incarnation(7),
+            manager: Address::new("127.0.0.1:7400").unwrap(),
+            first_instance: InstanceId(1),
+            instances: vec![Address::new("127.0.0.1:7401").unwrap()],
+        };
+        let before = ClusterMap::of_one_node(node, 1).unwrap();
+        let split = PendingSplit::Keyspace;
+        let begun =
+            after(&before, MapChange::BeginSplit { keyspace: DEFAULT_KEYSPACE, split: split.clone() });
+        let done = after(&begun, MapChange::SplitKeyspace(DEFAULT_KEYSPACE));
+        let again = after(&done, MapChange::BeginSplit { keyspace: DEFAULT_KEYSPACE, split: split.clone() });
+        let given_up = after(&begun, MapChange::CancelSplit(DEFAULT_KEYSPACE));
+        for (map, expected) in [
+            (&begun, SplitStage::Pending),
+            (&done, SplitStage::Done),
+            (&again, SplitStage::Done),
+            (&given_up, SplitStage::GivenUp),
+        ] {
+            assert_eq!(stage(map.keyspace(DEFAULT_KEYSPACE).unwrap(), &split, 0), expected);
+        }
+    }
+}
