@@ -112,7 +112,7 @@ def test_pip_finds_the_package_from_both_folders(folder: Path, tmp_path: Path) -
     # The packages of this environment may be those of another one, which has their programs.
     programs = Path(importlib.import_module("maturin").__file__ or "").parents[4] / "bin"
     path = os.pathsep.join([str(programs), os.environ.get("PATH", "")])
-    call = [sys.executable, "-c", HOOK, folder / found[1], out]
+    call = [sys.executable, "-c", HOOK, str(folder / found[1]), out]
     subprocess.run(call, cwd=folder, check=True, capture_output=True, env={**os.environ, "PATH": path})
     [info] = tmp_path.glob("*.dist-info")
     assert "\nName: zerohop\n" in (info / "METADATA").read_text()
