@@ -157,7 +157,8 @@ impl Blob<'_> {
             }
         }
         self.remember(None);
-        let Some(now) = self.header().await? else { return Ok(true) };
+        // Another removal may have completed first. Only one of them reports that the blob existed.
+        let Some(now) = self.header().await? else { return Ok(false) };
         if now.size > 0 || now.stamp.id != header.stamp.id {
             return Ok(false);
         }
@@ -331,6 +332,16 @@ mod tests {
         assert!(begun.is_ok(), "{begun:?}");
         let requests = script.requests.load(Ordering::Relaxed) - requests;
         assert_eq!(requests, 1 + BLOB_TRUNCATES_PARALLEL + 1 + 1 + 1);
+    }
+
+    #[test]
+    fn removal_in_steps_that_another_one_completes_did_not_remove_the_blob() {
+        let script = Arc::new(Script::default());
+        let done = Reply::Done { version: Timestamp(10), number: 1 };
+        script.single.lock().unwrap().extend([Ok(header(3 << 12)), Ok(done), not_found(), not_found()]);
+        script.batches.lock().unwrap().push_back((0..16).map(|_| not_found()).collect());
+        assert_eq!(run(long_truncations(&script).blob("b").delete()), Ok(false));
+        assert!(script.single.lock().unwrap().is_empty());
     }
 
     #[test]
