@@ -4,7 +4,7 @@ use zerohop_wire::messages::Member;
 
 use super::limits::{
     BEATS_DOUBLED_MAX, COALESCE_ENTRIES_MAX, COALESCE_US, HEARTBEAT_US, IDLE_US, KEEPING_UP_US, RESEND_US,
-    REWIND_US,
+    REWIND_US, WINDOW_ENTRIES, WINDOW_ENTRIES_MIN,
 };
 use super::snapshot_progress::SnapshotSend;
 
@@ -45,13 +45,28 @@ pub(super) struct Stream {
 }
 
 /// The last step back of a stream: the entries after `index` were sent again at `at_us`.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Rewind {
-    pub(super) at_us: u64,
-    pub(super) index: u64,
+    at_us: u64,
+    index: u64,
+    /// Entries that may be in flight. A step back halves them, and each entry that is acknowledged adds one, as in TCP. Without it
+    /// a member that gets many messages out of order is sent the whole window again for each few entries that it can use.
+    window: u64,
+}
+
+impl Default for Rewind {
+    fn default() -> Rewind {
+        Rewind { at_us: 0, index: 0, window: WINDOW_ENTRIES }
+    }
 }
 
 impl Rewind {
+    /// The entries after `index` are about to be sent again.
+    pub(super) fn step_back(&mut self, index: u64, now_us: u64) {
+        (self.index, self.at_us) = (index, now_us);
+        self.window = (self.window / 2).max(WINDOW_ENTRIES_MIN);
+    }
+
     /// Whether a report that the member's log ends at `index` comes too soon to step back again. Each entry that arrives out of
     /// order causes one report. Those of one position concern entries from before the step, unless the sent ones were lost too:
     /// then they are sent again after [`RESEND_US`].
@@ -83,6 +98,11 @@ impl Stream {
             is_damaged: false,
             full_until_us: 0,
         }
+    }
+
+    /// The number of the last entry that may be in flight now.
+    pub(super) fn window_end(&self) -> u64 {
+        self.matched + self.rewound.window
     }
 
     /// When unacknowledged entries are sent again; [`u64::MAX`]: nothing is in flight.
@@ -140,6 +160,7 @@ impl Stream {
     /// Handles the member's report of what it has.
     pub(super) fn handle_report(&mut self, matched: u64, durable: u64, now_us: u64) {
         if matched > self.matched {
+            self.rewound.window = (self.rewound.window + matched - self.matched).min(WINDOW_ENTRIES);
             self.matched = matched;
             self.progressed_us = now_us;
         }

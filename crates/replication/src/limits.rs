@@ -89,6 +89,9 @@ pub const REWIND_US: u64 = 2_000;
 /// Entries that may be in flight to one member.
 pub const WINDOW_ENTRIES: u64 = 4_096;
 
+/// The fewest entries that may be in flight, after many steps back.
+pub const WINDOW_ENTRIES_MIN: u64 = 16;
+
 /// Bytes of entries in one message; a single entry may exceed it.
 pub const MESSAGE_BYTES: usize = 256 << 10;
 

@@ -6,10 +6,10 @@ use zerohop_wire::ids::{LogIndex, Timestamp};
 use zerohop_wire::messages::{EntryName, FollowerReport, LogEntry, Member, PeerBody};
 use zerohop_wire::{Elements, pack};
 
-use super::follower_progress::{Rewind, Stream};
+use super::follower_progress::Stream;
 use super::limits::{
     ADMIT_LAG_ENTRIES, COMMIT_US, DISK_FULL_VALID_US, IDLE_US, LAG_SURE_US, LAG_US, MESSAGE_BYTES,
-    PROPOSAL_REPEAT_US, STEP_BYTES, WINDOW_ENTRIES,
+    PROPOSAL_REPEAT_US, STEP_BYTES,
 };
 use super::message_limit::message_entries;
 use super::role_change::NO_EPOCH_MARKER;
@@ -183,7 +183,7 @@ impl Replica {
         if stream.sending.is_some() || is_old || is_repeated {
             return Ok(());
         }
-        stream.rewound = Rewind { at_us: now_us, index };
+        stream.rewound.step_back(index, now_us);
         stream.sent_us = 0;
         let handle = self.partition.handle();
         if index == 0 && self.is_bulk(context, stream.member) {
@@ -222,7 +222,7 @@ impl Replica {
             stream.progressed_us = now_us;
         } else if now_us >= stream.resend_due_us(is_there) {
             stream.next = stream.matched + 1;
-            stream.rewound = Rewind { at_us: now_us, index: stream.matched };
+            stream.rewound.step_back(stream.matched, now_us);
         }
         if self.may_coalesce(stream) && stream.waits_to_coalesce(last, now_us) {
             return Ok(());
@@ -233,7 +233,7 @@ impl Replica {
         while stream.is_found
             && !is_exempt
             && stream.next <= last
-            && stream.next <= stream.matched + WINDOW_ENTRIES
+            && stream.next <= stream.window_end()
             && sent_bytes < STEP_BYTES
         {
             let packed = match self.pack(context.engine, stream.next, last)? {

@@ -4,9 +4,7 @@
 use zerohop_engine::disk::Disk;
 
 use super::follower_progress::Stream;
-use super::limits::{
-    DEFERRED_CHECK_US, LAG_US, POLL_US, PROPOSAL_REPEAT_US, REPORT_US, STEP_PAUSE_US_MIN, WINDOW_ENTRIES,
-};
+use super::limits::{DEFERRED_CHECK_US, LAG_US, POLL_US, PROPOSAL_REPEAT_US, REPORT_US, STEP_PAUSE_US_MIN};
 use super::role_change::NO_EPOCH_MARKER;
 use super::{Context, GroupChange, PendingChange, Replica, Role};
 
@@ -106,7 +104,7 @@ impl Replica {
         if stream.coalesce_until_us != 0 && self.may_coalesce(stream) && stream.next <= self.last() {
             return stream.coalesce_until_us;
         }
-        let has_room = stream.next <= stream.matched + WINDOW_ENTRIES;
+        let has_room = stream.next <= stream.window_end();
         if stream.is_found && stream.next <= self.last() && has_room {
             return context.now_us + STEP_PAUSE_US_MIN;
         }

@@ -1,7 +1,7 @@
 //! Entries that arrive out of order cause one report each. The primary sends its window again once for all of them.
 
 use super::*;
-use crate::limits::{RESEND_US, REWIND_US};
+use crate::limits::{RESEND_US, REWIND_US, WINDOW_ENTRIES, WINDOW_ENTRIES_MIN};
 
 /// A, which has started, with B in sync, and this many entries under way to B; B has the first one.
 fn primary_with_entries(count: u64) -> TestNode {
@@ -49,6 +49,24 @@ fn reports_of_one_position_cause_one_resend() {
     assert_eq!(differs(&mut a, 5), 6);
     a.now_us += RESEND_US;
     assert_eq!(differs(&mut a, 5), 6, "the entries sent again were lost");
+}
+
+#[test]
+fn entries_in_flight_become_fewer_with_each_step_back_and_more_with_each_acknowledgement() {
+    crate::message_limit::set_message_entries(Some(1));
+    let mut a = primary_with_entries(3_000);
+    let mut sent = Vec::new();
+    for index in 2..12 {
+        a.now_us += REWIND_US;
+        sent.push(differs(&mut a, index) as u64);
+    }
+    // Each report says that one more entry has arrived.
+    assert_eq!(sent[..3], [2, 4, 8].map(|part| WINDOW_ENTRIES / part + 1));
+    assert_eq!(sent.last(), Some(&(WINDOW_ENTRIES_MIN + 1)));
+    a.receive(2, 1, &acknowledge_call(11 + WINDOW_ENTRIES_MIN));
+    let more = sent_entries(&mut a) as u64;
+    crate::message_limit::set_message_entries(None);
+    assert_eq!(more, 2 * WINDOW_ENTRIES_MIN);
 }
 
 #[test]
