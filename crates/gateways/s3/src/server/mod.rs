@@ -5,6 +5,7 @@ mod connection;
 mod connection_slots;
 mod counted_users;
 mod cross_origin;
+mod documents;
 mod error_details;
 mod monitor;
 mod refusal;
@@ -44,7 +45,7 @@ const DOCUMENT_MAX: usize = 2 << 20;
 const POST_MAX: u64 = 64 << 20;
 /// The most requests at a time. A put has about 4 MiB of its body in memory.
 const REQUESTS_MAX: usize = 256;
-/// The most requests at a time whose body is gathered in memory.
+/// The most requests at a time whose document or form is gathered in memory.
 const DOCUMENTS_MAX: usize = 8;
 
 /// The timers of one sweep.

@@ -5,26 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::{BodyExt, Limited};
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use s3s::Body;
 use tokio::sync::SemaphorePermit;
 use zerohop_objects::Store;
 
+use super::S3Gateway;
 use super::browse::BrowseRequest;
 use super::cross_origin::CrossOriginRequest;
+use super::documents::{gather, is_document};
 use super::error_details::{condition, has_malformed_region, name_condition};
 use super::refusal::{detailed_refusal, refusal};
 use super::request_record::{RecordedBody, RequestRecord};
 use super::timed_body::TimedBody;
 use super::unsupported::unsupported;
-use super::{DOCUMENT_MAX, S3Gateway};
 use crate::access::CheckedBucket;
-use crate::base64;
-use crate::checksum::{ALGORITHMS, Hasher, md5};
 use crate::connection_state::ConnectionState;
 use crate::metrics::RequestFacts;
 
@@ -120,13 +117,15 @@ impl<S: Store + 'static> S3Gateway<S> {
         &self,
         request: &Request<Incoming>,
     ) -> (Option<SemaphorePermit<'_>>, Option<SemaphorePermit<'_>>) {
-        // s3s gathers forms in memory, and a bulk delete is gathered here, both before the signature is checked.
-        let is_document = request.method() == Method::POST && !request.body().is_end_stream();
-        let document = if is_document { self.documents.acquire().await.ok() } else { None };
+        // s3s gathers forms in memory, and documents are gathered here, both before the signature is checked.
+        let is_gathered = request.method() == Method::POST && !request.body().is_end_stream()
+            || is_document(request, &self.domains);
+        let document = if is_gathered { self.documents.acquire().await.ok() } else { None };
         (document, self.requests.acquire().await.ok())
     }
 
-    /// Checks what s3s does not: the size of the headers, what the gateway does not have, the region of the signature, and the digest of a bulk delete.
+    /// Checks what s3s does not: the size of the headers, what the gateway does not have, the region of the signature, and
+    /// documents.
     async fn check(
         &self,
         request: Request<Incoming>,
@@ -147,33 +146,14 @@ impl<S: Store + 'static> S3Gateway<S> {
         if has_malformed_region(headers) {
             return Err(Box::new(self.wrong_region()));
         }
-        let is_chunked = headers
-            .get("x-amz-content-sha256")
-            .is_some_and(|kind| kind.as_bytes().starts_with(b"STREAMING-"));
-        let mut names = request.uri().query().unwrap_or_default().split('&');
-        let is_bulk_delete =
-            request.method() == Method::POST && names.any(|name| name == "delete" || name == "delete=");
-        if !is_bulk_delete || is_chunked {
-            let idle = self.idle_body + IDLE_LATER;
-            return Ok(request.map(|body| match body.is_end_stream() {
-                true => Body::from(body),
-                false => Body::http_body_unsync(TimedBody::new(body, idle, Arc::clone(facts))),
-            }));
+        if is_document(&request, &self.domains) {
+            return gather(request, self.idle_body, facts).await;
         }
-        let (head, body) = request.into_parts();
-        let body = Limited::new(TimedBody::new(body, self.idle_body, Arc::clone(facts)), DOCUMENT_MAX)
-            .collect()
-            .await
-            .map_err(|_| {
-                refusal(
-                    StatusCode::BAD_REQUEST,
-                    "MaxMessageLengthExceeded",
-                    "The list is too long, or ended early.",
-                )
-            })?;
-        let body = body.to_bytes();
-        check_digest(&head.headers, &body)?;
-        Ok(Request::from_parts(head, Body::from(body)))
+        let idle = self.idle_body + IDLE_LATER;
+        Ok(request.map(|body| match body.is_end_stream() {
+            true => Body::from(body),
+            false => Body::http_body_unsync(TimedBody::new(body, idle, Arc::clone(facts))),
+        }))
     }
 
     /// The answer to a signature for a malformed region: a client that has guessed it takes the right one from here.
@@ -206,35 +186,4 @@ fn error_code(response: &Response<Body>) -> Option<String> {
     let text = String::from_utf8(response.body().bytes()?.to_vec()).ok()?;
     let (_, rest) = text.split_once("<Code>")?;
     rest.split_once("</Code>").map(|(code, _)| code.to_owned())
-}
-
-/// A bulk delete has the MD5 or a checksum of its list.
-fn check_digest(headers: &HeaderMap, body: &Bytes) -> Result<(), Box<Response<Body>>> {
-    let mut has_digest = false;
-    let mut is_wrong = |name: &str, computed: &[u8]| {
-        let Some(requested) = headers.get(name) else { return false };
-        has_digest = true;
-        requested.as_bytes() != base64::encode(computed).as_bytes()
-    };
-    let mut wrong = is_wrong("content-md5", &md5(body));
-    for algorithm in ALGORITHMS {
-        let mut hasher = Hasher::new(algorithm);
-        hasher.update(body);
-        wrong |= is_wrong(&algorithm.header(), &hasher.finish());
-    }
-    if wrong {
-        return Err(Box::new(refusal(
-            StatusCode::BAD_REQUEST,
-            "BadDigest",
-            "A digest differs from that of the body.",
-        )));
-    }
-    if !has_digest {
-        return Err(Box::new(refusal(
-            StatusCode::BAD_REQUEST,
-            "InvalidRequest",
-            "A bulk delete needs Content-MD5 or a checksum.",
-        )));
-    }
-    Ok(())
 }

@@ -7,7 +7,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use zerohop_s3::ConnectionLimits;
 
-use crate::test_gateway::{Answer, SignedRequest, TestGateway};
+use crate::test_gateway::{Answer, SignedRequest, TestGateway, hash};
 
 async fn connect(gateway: &TestGateway) -> TcpStream {
     TcpStream::connect(("127.0.0.1", gateway.port)).await.expect("the gateway listens")
@@ -106,4 +106,48 @@ async fn store_without_room_is_answered_507_and_nothing_is_stored() {
     gateway.store.is_full.store(false, Ordering::Relaxed);
     assert_eq!(gateway.status_of("/bucket/key").await, 404);
     assert_eq!(gateway.send(&SignedRequest::new("PUT", "/bucket/key"), b"body").await.status, 200);
+}
+
+#[tokio::test]
+async fn documents_above_their_limit_are_refused_with_the_limit() {
+    let gateway = TestGateway::start(|_| ()).await;
+    let list = format!("<Delete>{}</Delete>", " ".repeat(2 << 20));
+    let chunked = "STREAMING-AWS4-HMAC-SHA256-PAYLOAD";
+    for (method, path, query) in [
+        ("POST", "/bucket", "delete"),
+        ("POST", "/bucket/key", "uploadId=0123"),
+        ("PUT", "/bucket", "lifecycle"),
+        ("PUT", "/bucket", "policy"),
+        ("PUT", "/bucket/key", "tagging"),
+        ("PUT", "/other", ""),
+    ] {
+        let request = || SignedRequest { query, ..SignedRequest::new(method, path) };
+        let framed =
+            request().content(chunked).header("x-amz-decoded-content-length", list.len().to_string());
+        for (request, body) in [
+            (request(), &list[..]),
+            (request().content(hash(list.as_bytes())), &list[..]),
+            (framed, "0;chunk-signature=\r\n\r\n"),
+        ] {
+            let answer = gateway.send(&request, body.as_bytes()).await;
+            assert_eq!(
+                (answer.status, answer.code()),
+                (400, "MaxMessageLengthExceeded"),
+                "{method} {path}?{query}: {answer:?}"
+            );
+            assert!(answer.body.contains("at most 2097152 bytes"), "{answer:?}");
+        }
+    }
+    assert_eq!(gateway.status_of("/other").await, 404);
+}
+
+#[tokio::test]
+async fn document_with_another_digest_is_refused() {
+    let gateway = TestGateway::start(|_| ()).await;
+    let request = SignedRequest { query: "versioning", ..SignedRequest::new("PUT", "/bucket") };
+    let document = b"<VersioningConfiguration><Status>Enabled</Status></VersioningConfiguration>";
+    let answer = gateway.send(&request.content(hash(b"other")), document).await;
+    assert_eq!((answer.status, answer.code()), (400, "XAmzContentSHA256Mismatch"), "{answer:?}");
+    let shown = SignedRequest { query: "versioning", ..SignedRequest::new("GET", "/bucket") };
+    assert!(!gateway.send(&shown, b"").await.body.contains("Enabled"));
 }
