@@ -17,7 +17,7 @@ use crate::metrics::RequestFacts;
 
 pub use cluster_users::ClusterUsers;
 pub use grants::{Grant, GrantError, grants_key};
-pub(crate) use visitors::{CheckedBucket, RequestAccess, Visitor, may_list, unsigned};
+pub(crate) use visitors::{CheckedRequest, RequestAccess, Visitor, may_list, unsigned};
 
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -133,6 +133,9 @@ impl S3Access for UserAccess {
         let extensions = context.extensions_mut();
         if let Some(connection) = extensions.get::<Arc<ConnectionState>>() {
             connection.is_known.store(true, Ordering::Relaxed);
+        }
+        if let Some(checked) = extensions.get::<Arc<CheckedRequest>>() {
+            checked.user.get_or_init(|| user.clone());
         }
         extensions.insert(user);
         Ok(())

@@ -1,13 +1,13 @@
 //! Requests without a signature: what they may do is in the policy of their bucket.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use s3s::access::{S3Access, S3AccessContext};
 use s3s::{S3Error, S3ErrorCode, S3Result};
 use zerohop_objects::{ObjectError, Store, head_bucket, run};
 
-use super::{UserAccess, name_operation};
+use super::{User, UserAccess, name_operation};
 use crate::policy::{PublicAction, PublicPolicy};
 use crate::public_access;
 
@@ -23,9 +23,11 @@ pub(crate) struct Visitor {
 
 /// What the check of a request lets its answer know.
 #[derive(Debug, Default)]
-pub(crate) struct CheckedBucket {
+pub(crate) struct CheckedRequest {
     /// There is no such bucket: the answer needs no further look at it.
     pub(crate) is_absent: AtomicBool,
+    /// The user whose signature the request has.
+    pub(crate) user: OnceLock<User>,
 }
 
 /// Checks requests of users by their signatures, and those without one by policies.
@@ -43,7 +45,7 @@ pub(crate) fn unsigned() -> S3Error {
 async fn policy_of<S: Store>(
     store: &S,
     bucket: &str,
-    checked: Option<&CheckedBucket>,
+    checked: Option<&CheckedRequest>,
 ) -> S3Result<PublicPolicy> {
     match run(store, head_bucket(bucket.to_owned())).await {
         Ok(record) => public_access::of_bucket(bucket, &record).ok_or_else(unsigned),
@@ -61,7 +63,7 @@ async fn policy_of<S: Store>(
 }
 
 /// Whether all clients may list a bucket.
-pub(crate) async fn may_list<S: Store>(store: &S, bucket: &str, checked: &CheckedBucket) -> S3Result<bool> {
+pub(crate) async fn may_list<S: Store>(store: &S, bucket: &str, checked: &CheckedRequest) -> S3Result<bool> {
     let policy = policy_of(store, bucket, Some(checked)).await?;
     Ok(policy.permits(PublicAction::ListBucket, ""))
 }
@@ -70,6 +72,10 @@ pub(crate) async fn may_list<S: Store>(store: &S, bucket: &str, checked: &Checke
 impl<S: Store + 'static> S3Access for RequestAccess<S> {
     async fn check(&self, context: &mut S3AccessContext<'_>) -> S3Result<()> {
         name_operation(context);
+        // The signature of this user is verified: the request comes again without a range that cannot be read.
+        if context.extensions_mut().get::<User>().is_some() {
+            return Ok(());
+        }
         if context.credentials().is_some() {
             return self.users.check(context).await;
         }
@@ -77,7 +83,7 @@ impl<S: Store + 'static> S3Access for RequestAccess<S> {
         let Some(bucket) = bucket.filter(|_| OPERATIONS.contains(&context.s3_op().name())) else {
             return Err(unsigned());
         };
-        let checked = context.extensions_mut().get::<Arc<CheckedBucket>>().cloned();
+        let checked = context.extensions_mut().get::<Arc<CheckedRequest>>().cloned();
         let policy = Arc::new(policy_of(&*self.store, &bucket, checked.as_deref()).await?);
         // The connection stays one of a foreign client, which is the first to be closed.
         context.extensions_mut().insert(Visitor { bucket, policy });

@@ -15,7 +15,7 @@ use zerohop_objects::{
 
 use super::cross_origin::bucket_of_host;
 use super::refusal::refusal;
-use crate::access::{CheckedBucket, may_list};
+use crate::access::{CheckedRequest, may_list};
 use crate::api::{percent_decode, percent_encode, timestamp};
 
 /// The most entries of a page.
@@ -77,7 +77,7 @@ impl BrowseRequest {
     }
 
     /// Answers with the page, or refuses. A refusal does not show whether there is such a bucket.
-    pub(super) async fn answer<S: Store>(self, store: &S, checked: &CheckedBucket) -> Response<Body> {
+    pub(super) async fn answer<S: Store>(self, store: &S, checked: &CheckedRequest) -> Response<Body> {
         let denied = "The request is not signed.";
         match may_list(store, &self.bucket, checked).await {
             Ok(true) => {}

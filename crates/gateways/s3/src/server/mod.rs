@@ -14,6 +14,7 @@ mod request_record;
 mod rule_pass;
 mod stream;
 mod timed_body;
+mod unreadable_range;
 mod unsupported;
 
 use std::future::Future;

@@ -6,7 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use hyper::body::{Body as _, Incoming};
-use hyper::header::{AUTHORIZATION, CONNECTION, CONTENT_LENGTH, EXPECT, HeaderName, HeaderValue};
+use hyper::header::{
+    AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, EXPECT, HeaderName, HeaderValue,
+};
 use hyper::{Method, Request, Response, StatusCode};
 use s3s::Body;
 use tokio::sync::SemaphorePermit;
@@ -20,8 +22,9 @@ use super::error_details::{condition, has_malformed_region, name_condition};
 use super::refusal::{detailed_refusal, refusal};
 use super::request_record::{RecordedBody, RequestRecord};
 use super::timed_body::TimedBody;
+use super::unreadable_range::{RangelessRequest, refuses_range};
 use super::unsupported::unsupported;
-use crate::access::CheckedBucket;
+use crate::access::CheckedRequest;
 use crate::connection_state::ConnectionState;
 use crate::metrics::RequestFacts;
 
@@ -49,9 +52,10 @@ impl<S: Store + 'static> S3Gateway<S> {
         let waits = request.headers().contains_key(EXPECT);
         let cross_origin = CrossOriginRequest::of(&request, &self.domains);
         let browse = BrowseRequest::of(&request, &self.domains).filter(|_| self.browse);
-        let checked = Arc::<CheckedBucket>::default();
+        let checked = Arc::<CheckedRequest>::default();
         request.extensions_mut().insert(Arc::clone(&checked));
         let condition = condition(request.headers());
+        let rangeless = RangelessRequest::of(&request);
         let permits = self.permits(&request).await;
         record.begin();
         let mut response = match (self.check(request, &record.facts).await, browse) {
@@ -63,14 +67,7 @@ impl<S: Store + 'static> S3Gateway<S> {
                 record.facts.name_operation("browse");
                 browse.answer(&*self.store, &checked).await
             }
-            (Ok(request), None) => self.service.call(request).await.unwrap_or_else(|error| {
-                tracing::error!(?error, id = record.id(), "a request of S3 cannot be answered");
-                refusal(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "InternalError",
-                    "The operation failed; repeat it.",
-                )
-            }),
+            (Ok(request), None) => self.operate(request, rangeless, &checked, record.id()).await,
             (Err(response), _) => *response,
         };
         // A request without a signature costs at most one read if there is no such bucket.
@@ -79,10 +76,7 @@ impl<S: Store + 'static> S3Gateway<S> {
             cross_origin.permit_page(&*self.store, &mut response).await;
         }
         drop(permits);
-        if response.status() == StatusCode::NOT_MODIFIED {
-            *response.body_mut() = Body::empty();
-            response.headers_mut().remove(CONTENT_LENGTH);
-        }
+        correct_status(&method, &mut response);
         if let Some(condition) = condition {
             name_condition(&mut response, condition);
         }
@@ -99,6 +93,35 @@ impl<S: Store + 'static> S3Gateway<S> {
         }
         let error = error_code(&response);
         record.answer(response, error)
+    }
+
+    /// Answers a request by s3s, and one with a range that cannot be read as if it had none.
+    async fn operate(
+        &self,
+        request: Request<Body>,
+        rangeless: Option<RangelessRequest>,
+        checked: &CheckedRequest,
+        id: &str,
+    ) -> Response<Body> {
+        let Some(rangeless) = rangeless else { return self.call(request, id).await };
+        if !rangeless.is_signed {
+            return self.call(rangeless.of_user(None), id).await;
+        }
+        // The signature of the complete request is verified first.
+        let response = self.call(request, id).await;
+        match checked.user.get() {
+            Some(user) if refuses_range(&response) => {
+                self.call(rangeless.of_user(Some(user.clone())), id).await
+            }
+            _ => response,
+        }
+    }
+
+    async fn call(&self, request: Request<Body>, id: &str) -> Response<Body> {
+        self.service.call(request).await.unwrap_or_else(|error| {
+            tracing::error!(?error, id, "a request of S3 cannot be answered");
+            refusal(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", "The operation failed; repeat it.")
+        })
     }
 
     /// Answers a preflight. A refusal does not show whether there is such a bucket.
@@ -165,6 +188,18 @@ impl<S: Store + 'static> S3Gateway<S> {
             &format!("The region of the signature is malformed; expecting '{right}'."),
             &format!("<Region>{right}</Region>"),
         )
+    }
+}
+
+/// Corrects what s3s answers: a status without a body, and the status of a part of an object without its bytes.
+fn correct_status(method: &Method, response: &mut Response<Body>) {
+    if response.status() == StatusCode::NOT_MODIFIED {
+        *response.body_mut() = Body::empty();
+        response.headers_mut().remove(CONTENT_LENGTH);
+    }
+    let is_part = response.status() == StatusCode::OK && response.headers().contains_key(CONTENT_RANGE);
+    if *method == Method::HEAD && is_part {
+        *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
 }
 

@@ -11,6 +11,7 @@ mod memory;
 mod metrics;
 mod public;
 mod races;
+mod ranges;
 mod signing;
 mod test_gateway;
 mod unset;
