@@ -30,12 +30,19 @@ pub(super) fn of(error: ObjectError) -> S3Error {
         tracing::error!(%error, "an operation of S3 fails");
         return S3Error::with_message(code, "The operation failed; repeat it.");
     }
-    let mut answer = S3Error::with_message(code, error.to_string());
+    let mut answer = S3Error::with_message(code, sentence(&error.to_string()));
     // Clients do not repeat such a request: it would fail again.
     if error == ObjectError::NoRoom {
         answer.set_status_code(hyper::StatusCode::INSUFFICIENT_STORAGE);
     }
     answer
+}
+
+/// The words of an error as a sentence.
+fn sentence(words: &str) -> String {
+    let mut letters = words.chars();
+    let first = letters.next().into_iter().flat_map(char::to_uppercase);
+    first.chain(letters).chain(['.']).collect()
 }
 
 /// The error of S3 for a body that did not end well. s3s has no types for these outside of itself.

@@ -7,6 +7,7 @@ mod counted_users;
 mod cross_origin;
 mod documents;
 mod error_details;
+mod error_messages;
 mod monitor;
 mod refusal;
 mod request;

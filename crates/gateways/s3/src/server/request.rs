@@ -19,6 +19,7 @@ use super::browse::BrowseRequest;
 use super::cross_origin::CrossOriginRequest;
 use super::documents::{gather, is_document};
 use super::error_details::{condition, has_malformed_region, name_condition};
+use super::error_messages::{add_message, error_code};
 use super::refusal::{detailed_refusal, refusal};
 use super::request_record::{RecordedBody, RequestRecord};
 use super::timed_body::TimedBody;
@@ -77,6 +78,10 @@ impl<S: Store + 'static> S3Gateway<S> {
         }
         drop(permits);
         correct_status(&method, &mut response);
+        let error = error_code(&response);
+        if let Some(code) = &error {
+            add_message(&mut response, code);
+        }
         if let Some(condition) = condition {
             name_condition(&mut response, condition);
         }
@@ -91,7 +96,6 @@ impl<S: Store + 'static> S3Gateway<S> {
         if let Ok(value) = HeaderValue::from_str(record.id()) {
             response.headers_mut().insert(HeaderName::from_static("x-amz-request-id"), value);
         }
-        let error = error_code(&response);
         record.answer(response, error)
     }
 
@@ -211,14 +215,4 @@ fn access_key(request: &Request<Incoming>) -> String {
     let named = in_header.or_else(in_query).unwrap_or_default();
     let end = named.find(|letter: char| !letter.is_ascii_alphanumeric() && !"._-".contains(letter));
     named[..end.unwrap_or(named.len())].to_owned()
-}
-
-/// The code of an error document.
-fn error_code(response: &Response<Body>) -> Option<String> {
-    if response.status().is_success() {
-        return None;
-    }
-    let text = String::from_utf8(response.body().bytes()?.to_vec()).ok()?;
-    let (_, rest) = text.split_once("<Code>")?;
-    rest.split_once("</Code>").map(|(code, _)| code.to_owned())
 }

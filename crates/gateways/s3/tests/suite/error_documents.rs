@@ -49,3 +49,23 @@ async fn malformed_region_of_signature_is_answered_with_the_right_one() {
     let request = SignedRequest { region: "eu-north-7", ..SignedRequest::new("PUT", "/other") };
     assert_eq!(gateway.send(&request, b"").await.status, 200);
 }
+
+#[tokio::test]
+async fn every_error_document_has_a_sentence() {
+    let gateway = TestGateway::start(|_| {}).await;
+    let request = |method, path, query| SignedRequest { query, ..SignedRequest::new(method, path) };
+    let wrong = SignedRequest { secret: "wrong", ..SignedRequest::new("GET", "/bucket/a") };
+    for (request, body, code) in [
+        (wrong, "", "SignatureDoesNotMatch"),
+        (request("GET", "/Bad_Name", ""), "", "InvalidBucketName"),
+        (request("PUT", "/bucket", "versioning"), "", "MissingRequestBodyError"),
+        (request("PUT", "/bucket", "versioning"), "<VersioningConfiguration>", "MalformedXML"),
+        (request("PUT", "/bucket", "lifecycle"), "<A></A>", "MalformedXML"),
+        (request("GET", "/bucket/missing", ""), "", "NoSuchKey"),
+    ] {
+        let answer = gateway.send(&request, body.as_bytes()).await;
+        let message = element(&answer, "Message").unwrap_or_default();
+        assert_eq!(answer.code(), code, "{answer:?}");
+        assert!(message.len() > 10 && message.ends_with('.'), "{answer:?}");
+    }
+}
