@@ -17,6 +17,7 @@ mod stream;
 mod timed_body;
 mod unreadable_range;
 mod unsupported;
+mod xml_characters;
 
 use std::future::Future;
 use std::sync::Arc;

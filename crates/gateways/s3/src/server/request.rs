@@ -25,6 +25,7 @@ use super::request_record::{RecordedBody, RequestRecord};
 use super::timed_body::TimedBody;
 use super::unreadable_range::{RangelessRequest, refuses_range};
 use super::unsupported::unsupported;
+use super::xml_characters::escape_characters;
 use crate::access::CheckedRequest;
 use crate::connection_state::ConnectionState;
 use crate::metrics::RequestFacts;
@@ -85,6 +86,7 @@ impl<S: Store + 'static> S3Gateway<S> {
         if let Some(condition) = condition {
             name_condition(&mut response, condition);
         }
+        escape_characters(&mut response);
         // The client may send the body that it held back, or not: what comes next on the connection is not known.
         // A foreign client gets one answer.
         let is_foreign = !connection.is_known.load(Ordering::Relaxed);

@@ -3,6 +3,7 @@
 mod access;
 mod bodies;
 mod browse;
+mod control_characters;
 mod cors;
 mod error_documents;
 mod lifecycle;
