@@ -12,6 +12,7 @@ use s3s::Body;
 
 use super::DOCUMENT_MAX;
 use super::cross_origin::bucket_of_host;
+use super::document_numbers::broken_number;
 use super::refusal::refusal;
 use super::timed_body::TimedBody;
 use crate::base64;
@@ -96,6 +97,9 @@ pub(super) async fn gather(
     if content.len() == digest.len() && !content.eq_ignore_ascii_case(digest.as_bytes()) {
         let what = "The body has another SHA-256 than x-amz-content-sha256.";
         return Err(refuse("XAmzContentSHA256Mismatch", what));
+    }
+    if let Some(name) = broken_number(&bytes) {
+        return Err(refuse("MalformedXML", &format!("{name} must be a whole number.")));
     }
     if is_bulk_delete {
         check_digest(&head.headers, &bytes)?;

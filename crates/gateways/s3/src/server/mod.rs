@@ -5,6 +5,7 @@ mod connection;
 mod connection_slots;
 mod counted_users;
 mod cross_origin;
+mod document_numbers;
 mod documents;
 mod error_details;
 mod error_messages;

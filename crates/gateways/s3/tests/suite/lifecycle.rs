@@ -87,6 +87,10 @@ async fn rules_are_kept_and_faulty_ones_refused_with_the_codes_of_s3() {
     let cases = [
         ("MalformedXML", String::new()),
         ("MalformedXML", rule(&days("1")).repeat(1001)),
+        ("MalformedXML", rule(&days("1.5"))),
+        ("MalformedXML", rule(&days("30days"))),
+        ("MalformedXML", rule(&older("<NoncurrentDays>0.5</NoncurrentDays>"))),
+        ("MalformedXML", rule(&format!("<Filter/>{}", abort.replace('1', "1.0")))),
         ("MalformedXML", rule(&days("1")).replace("Enabled", "On")),
         ("MalformedXML", rule("<Expiration><Days>1</Days></Expiration>")),
         ("MalformedXML", rule(&format!("<Prefix>a</Prefix>{}", days("1")))),
