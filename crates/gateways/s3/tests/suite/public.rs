@@ -312,6 +312,17 @@ async fn acls_of_buckets_are_private_or_a_public_policy() {
     assert_eq!(put_acl(&gateway, "/bucket", "public-read").await.code(), "AccessControlListNotSupported");
     assert_eq!(put_acl(&gateway, "/bucket", "private").await.status, 200);
     assert_eq!(set(&gateway, "GET", "policy", "").await.body, text);
+    // The bucket stays public by the policy, and the answers show it.
+    let text = policy("\"s3:GetObject\", \"s3:ListBucket\"", "\"@\", \"@/*\"");
+    put_policy(&gateway, &text).await;
+    assert_eq!(put_acl(&gateway, "/bucket", "private").await.status, 200);
+    assert_eq!(set(&gateway, "GET", "policy", "").await.body, text);
+    assert!(is_public("/bucket").await && is_public("/bucket/open/one").await);
+    assert!(set(&gateway, "GET", "policyStatus", "").await.body.contains("<IsPublic>true"));
+    assert_unsigned(&gateway, "GET", "/bucket", 200).await;
+    assert_eq!(set(&gateway, "DELETE", "policy", "").await.status, 204);
+    assert_unsigned(&gateway, "GET", "/bucket", 403).await;
+    assert!(!is_public("/bucket").await);
 }
 
 #[tokio::test]
