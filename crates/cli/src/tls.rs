@@ -161,7 +161,10 @@ impl Hosts {
                     )));
                 }
             }
-            names.push(host);
+            // The address of an IPv6 host is there already, without its zone, which no certificate has.
+            if !host.contains(':') {
+                names.push(host);
+            }
         }
         names.sort_unstable();
         names.dedup();
@@ -211,4 +214,23 @@ fn write_public(path: &Path, text: &str) -> Result<(), CommandError> {
 
 fn failed(error: rcgen::Error) -> CommandError {
     CommandError::Usage(format!("the certificate cannot be made: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(list: &str) -> Vec<String> {
+        Hosts { hosts: Some(list.to_owned()) }.names().unwrap()
+    }
+
+    #[test]
+    fn addresses_need_no_name() {
+        assert_eq!(names("203.0.113.9"), ["127.0.0.1", "203.0.113.9", "::1", "localhost"]);
+        let all = ["127.0.0.1", "203.0.113.7", "203.0.113.8", "::1", "fd00::5", "fe80::2", "localhost"];
+        assert_eq!(names("203.0.113.[7-8]:7400,[fd00::5]:7400,fe80::2%1"), all);
+        let params = CertificateParams::new(names("203.0.113.9,fd00::5")).unwrap();
+        let is_address = |name: &&rcgen::SanType| matches!(name, rcgen::SanType::IpAddress(_));
+        assert_eq!(params.subject_alt_names.iter().filter(is_address).count(), 4);
+    }
 }
