@@ -1,5 +1,7 @@
 //! `zerohop token`: permissions of clients that do not know the cluster's secret.
 
+mod buckets;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -11,6 +13,7 @@ use zerohop_system::clock::HybridClock;
 use zerohop_wire::Permission;
 use zerohop_wire::admin::{TokenGrant, TokenPut, TokenStatus};
 
+use self::buckets::{BucketGrantOutput, BucketGrants, check_place};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::target::ClusterTarget;
 use crate::common::view::{self, AgedRow};
@@ -130,6 +133,8 @@ struct TokenOutput {
     id: String,
     name: String,
     grants: Vec<GrantOutput>,
+    /// What clients of S3 may do in buckets; `None`: it cannot be read.
+    buckets: Option<Vec<BucketGrantOutput>>,
     /// Milliseconds since 1970; `None`: it does not expire.
     expires_at_ms: Option<u64>,
     expired: bool,
@@ -150,7 +155,12 @@ pub(crate) async fn run(command: TokenCommand) -> Result<CommandEnding, CommandE
             let tokens = admin::tokens(&client).await?;
             let status = admin::status(&client).await?;
             view::print_age_without_quorum(&status);
-            let shown: Vec<TokenOutput> = tokens.into_iter().map(TokenOutput::from).collect();
+            let mut buckets = BucketGrants::new(&client);
+            let mut shown = Vec::new();
+            for token in tokens {
+                let in_buckets = buckets.of(&token).await;
+                shown.push(TokenOutput { buckets: in_buckets, ..TokenOutput::from(token) });
+            }
             match json {
                 true => output::json_lines(shown.into_iter().map(|token| AgedRow::new(token, &status)))?,
                 false => {
@@ -265,6 +275,7 @@ impl From<TokenStatus> for TokenOutput {
             expires_at_ms: status.expires_ms,
             expired: status.has_expired,
             grants: status.grants.into_iter().map(grant).collect(),
+            buckets: None,
         }
     }
 }
@@ -272,7 +283,7 @@ impl From<TokenStatus> for TokenOutput {
 impl TokenOutput {
     /// The text form at this time, in milliseconds since 1970.
     fn line(&self, now_ms: u64) -> String {
-        let grants: Vec<String> = self
+        let mut grants: Vec<String> = self
             .grants
             .iter()
             .map(|grant| {
@@ -280,6 +291,10 @@ impl TokenOutput {
                 format!("{keyspace}: {}", grant.permissions.join(","))
             })
             .collect();
+        match &self.buckets {
+            Some(buckets) => grants.extend(buckets.iter().map(BucketGrantOutput::line)),
+            None => grants.push("buckets: not known".to_owned()),
+        }
         let left = |at_ms: u64| at_ms.checked_sub(now_ms).filter(|left| *left > 0);
         let expiry = match (self.expired, self.expires_at_ms) {
             (true, _) => "\thas expired".to_owned(),
@@ -308,6 +323,7 @@ fn grant(text: &str) -> Result<Grant, String> {
 /// Parses BUCKET=PERMISSIONS or BUCKET/PREFIX=PERMISSIONS. For clap. A prefix may have the character `=`.
 fn bucket(text: &str) -> Result<S3Grant, String> {
     let (place, list) = text.rsplit_once('=').ok_or("write BUCKET=PERMISSIONS, as in pictures=read,write")?;
+    check_place(place)?;
     let bits = u8::try_from(permissions(list)?).map_err(|error| error.to_string())?;
     S3Grant::new(place, bits).map_err(|error| error.to_string())
 }

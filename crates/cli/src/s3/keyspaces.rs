@@ -13,6 +13,20 @@ pub(crate) fn grants_of(names: &str) -> String {
     format!("{names}-grants")
 }
 
+/// The keyspace of the names of objects, if this is the name of one with grants.
+pub(crate) fn names_of_grants(grants: &str) -> Option<&str> {
+    grants.strip_suffix("-grants").filter(|names| !names.is_empty())
+}
+
+/// The keyspace with the grants of tokens in buckets, if there is one.
+pub(crate) async fn find_grants(client: &Client, names: &str) -> Result<Option<Keyspace>, CommandError> {
+    match client.keyspace(&grants_of(names)).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if is_absent(&error) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// The keyspace with the grants of tokens in buckets.
 pub(crate) async fn open_grants(client: &Client, names: &str) -> Result<Keyspace, CommandError> {
     open_one(client, &grants_of(names), true).await

@@ -176,8 +176,40 @@ fn gateway_needs_the_secret_of_a_cluster_that_has_one() {
     without.env("ZEROHOP_ENDPOINT", bench.cluster.endpoint());
     let refused = output(without, b"");
     assert!(code(&refused) == 3 && stderr(&refused).contains("the cluster has a secret"), "{refused:?}");
-    for bucket in ["=read", "b", "b=", "b=all"] {
+    for bucket in ["=read", "pictures", "pictures=", "pictures=all"] {
         let refused = bench.run(&["token", "new", "bad", "--bucket", bucket]);
         assert_eq!(code(&refused), 2, "{bucket}: {refused:?}");
     }
+    for bucket in ["Pictures=read", "my_bucket/a=read", "ab=read", "10.0.0.1=read"] {
+        let refused = bench.run(&["token", "new", "bad", "--bucket", bucket]);
+        assert!(code(&refused) == 2 && stderr(&refused).contains("bucket"), "{bucket}: {refused:?}");
+    }
+}
+
+#[test]
+fn list_of_tokens_shows_permissions_in_buckets() {
+    let bench = SecretCluster::start();
+    bench.keys("guest", &["--bucket", "logs=read,write", "--bucket", "pictures/2026/=read"]);
+    bench.keys("owner", &["--all", "read,write,admin"]);
+    let text = stdout(&bench.run(&["token", "list"]));
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(line("guest").ends_with("; bucket logs: read,write; bucket pictures/2026/: read"), "{text}");
+    assert!(line("owner").ends_with("all keyspaces: read,write,admin"), "{text}");
+    let json = stdout(&bench.run(&["token", "list", "--json"]));
+    let shown: Vec<Value> = json.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let of = |name: &str| &shown.iter().find(|one| one["name"] == name).unwrap()["buckets"];
+    let grant = |bucket: &str, prefix: &str, permissions: &[&str]| serde_json::json!({"objects": "objects", "bucket": bucket, "prefix": prefix, "permissions": permissions});
+    let grants = [grant("logs", "", &["read", "write"]), grant("pictures", "2026/", &["read"])];
+    assert_eq!(
+        (of("guest"), of("owner")),
+        (&Value::from(grants.to_vec()), &Value::from(Vec::<Value>::new()))
+    );
+    // One that may see the tokens, and read nothing.
+    let file = bench.folder.path().join("viewer.token");
+    bench.keys("viewer", &["--all", "admin"]);
+    let mut list = zerohop(&["token", "list", "--json"]);
+    list.env("ZEROHOP_ENDPOINT", bench.cluster.endpoint()).env("ZEROHOP_TOKEN_FILE", &file);
+    let list = output(list, b"");
+    assert!(code(&list) == 0 && stderr(&list).contains("buckets cannot be read"), "{list:?}");
+    assert!(stdout(&list).contains("\"buckets\":null"), "{list:?}");
 }
