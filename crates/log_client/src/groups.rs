@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use zerohop_client::Transaction;
 use zerohop_layer_driver::decide_within;
 use zerohop_layer_log::{
-    self as layer, CommitOffsets, ExpireMembers, GroupOwner, GroupRecord, JoinGroup, LogError, MemberId,
-    Membership, OffsetRecord, keys,
+    self as layer, Bounds, CommitOffsets, ExpireMembers, GroupOwner, GroupRecord, JoinGroup, LogError,
+    MemberId, Membership, OffsetRecord, keys,
 };
 use zerohop_layer_procedure::Record;
 
@@ -29,6 +29,14 @@ pub struct GroupSummary {
     pub offsets: Vec<PartitionOffset>,
 }
 
+impl GroupSummary {
+    /// The records that the group has not read, of the partitions where it has committed an offset.
+    #[must_use]
+    pub fn lag(&self) -> u64 {
+        self.offsets.iter().map(|one| one.next.saturating_sub(one.offset)).sum()
+    }
+}
+
 /// An offset that a group has committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartitionOffset {
@@ -38,6 +46,17 @@ pub struct PartitionOffset {
     pub offset: u64,
     /// The offset of the next record that will be appended.
     pub next: u64,
+}
+
+/// The extent of a partition, and what groups have committed there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PartitionGroups {
+    /// The extent, which was read after the offsets.
+    pub bounds: Bounds,
+    /// Groups, each with the offset of the next record that it reads.
+    pub offsets: Vec<(String, u64)>,
+    /// There are more groups than were read.
+    pub is_partial: bool,
 }
 
 impl LogClient {
@@ -157,6 +176,25 @@ impl LogClient {
             }
         }
         Ok(groups)
+    }
+
+    /// The extent of a partition and the offsets of up to a thousand groups, in two requests.
+    ///
+    /// # Errors
+    /// A record is corrupt, and those of the store.
+    pub async fn partition_groups(&self, partition: u32) -> Result<PartitionGroups, LogError> {
+        let prefix = keys::group_offsets(partition);
+        let end = keys::end_of(&prefix);
+        let page = self.store.scan(prefix, end, PAGE_RECORDS, PAGE_BYTES).await;
+        let (entries, next) = page.map_err(failed)?;
+        let mut offsets = Vec::with_capacity(entries.len());
+        for (key, value) in entries {
+            match (keys::name_of(&key), OffsetRecord::decode(&value)) {
+                (Some(name), Some(record)) => offsets.push((name.to_owned(), record.offset)),
+                _ => return Err(LogError::Corrupt(key)),
+            }
+        }
+        Ok(PartitionGroups { bounds: self.bounds(partition).await?, offsets, is_partial: next.is_some() })
     }
 
     /// All records whose keys begin with `prefix`.

@@ -20,7 +20,7 @@ mod producer;
 mod reader;
 
 pub use client::{LogClient, OpenError, new_log};
-pub use groups::{GroupSummary, PartitionOffset};
+pub use groups::{GroupSummary, PartitionGroups, PartitionOffset};
 pub use member::LogMember;
 pub use popper::LogPopper;
 pub use producer::LogProducer;

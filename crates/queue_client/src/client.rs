@@ -231,6 +231,14 @@ impl QueueClient {
         self.run(ReadStatistics::new(partition)).await
     }
 
+    /// The messages of a partition, in at most three requests: of the leased and delayed ones it counts the first thousand.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn brief_statistics(&self, partition: u32) -> Result<PartitionStatistics, QueueError> {
+        self.run(ReadStatistics::brief(partition)).await
+    }
+
     /// Dead letters of a partition, the oldest first, from the beginning or from where a page ended.
     ///
     /// # Errors

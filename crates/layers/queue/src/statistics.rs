@@ -43,6 +43,8 @@ enum StatisticsState {
 /// Counts the messages of a partition. The numbers are of several moments.
 pub struct ReadStatistics {
     partition: u32,
+    /// The most pages that are counted.
+    pages_max: u32,
     state: StatisticsState,
 }
 
@@ -50,7 +52,13 @@ impl ReadStatistics {
     /// Of a partition.
     #[must_use]
     pub const fn new(partition: u32) -> Self {
-        Self { partition, state: StatisticsState::Idle }
+        Self { partition, pages_max: PAGES_MAX, state: StatisticsState::Idle }
+    }
+
+    /// Of a partition, in at most three requests: of the leased and delayed messages it counts the first thousand.
+    #[must_use]
+    pub const fn brief(partition: u32) -> Self {
+        Self { partition, pages_max: 1, state: StatisticsState::Idle }
     }
 
     fn scan_timed(
@@ -103,6 +111,9 @@ impl Procedure<QueueError> for ReadStatistics {
                 let CountsRecord { pushed, finished, .. } = counts;
                 let so_far =
                     PartitionStatistics { depth: counts.depth(), pushed, finished, ..Default::default() };
+                if so_far.depth == 0 {
+                    return QueueStep::Done(Ok(so_far));
+                }
                 self.state = StatisticsState::ScanningReady(so_far);
                 let (from, to) = keys::all_ready(self.partition);
                 QueueStep::Effect(Effect::Scan { from, to, limit: 1, bytes: PAGE_BYTES })
@@ -111,7 +122,7 @@ impl Procedure<QueueError> for ReadStatistics {
                 // Ready entries are in the order of their pushes, and none is leased.
                 match count(u64::MAX, &entries, &mut so_far) {
                     Err(error) => QueueStep::fail(error),
-                    Ok(()) => self.scan_timed(so_far, 0, keys::all_timed(self.partition).0),
+                    Ok(()) => self.scan_timed(so_far, 1, keys::all_timed(self.partition).0),
                 }
             }
             (StatisticsState::ScanningTimed(mut so_far, pages), QueueEvent::Page { entries, next }) => {
@@ -119,11 +130,67 @@ impl Procedure<QueueError> for ReadStatistics {
                     return QueueStep::fail(error);
                 }
                 match next {
-                    Some(next) if pages < PAGES_MAX => self.scan_timed(so_far, pages + 1, next),
+                    Some(next) if pages < self.pages_max => self.scan_timed(so_far, pages + 1, next),
                     next => QueueStep::Done(Ok(PartitionStatistics { is_partial: next.is_some(), ..so_far })),
                 }
             }
             (_, event) => QueueStep::unexpected(&event),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zerohop_layer_procedure::{Step, Version, VersionedRecord};
+
+    use super::*;
+    use crate::records::{ConsumerId, MessageId};
+
+    /// The statistics of a partition whose first page of leased and delayed messages is followed by `pages` further ones.
+    fn statistics(mut read: ReadStatistics, counts: CountsRecord, pages: u32) -> (PartitionStatistics, u32) {
+        let entry =
+            EntryRecord { pushed: 7, tries: 1, bytes: 1, consumer: Some(ConsumerId([1; 16])), place: None };
+        let key = keys::timed(0, 2000, MessageId::default());
+        let (mut event, mut scans) = (QueueEvent::Start, 0);
+        loop {
+            match read.step(1000, event) {
+                Step::Done(found) => return (found.unwrap(), scans),
+                Step::Effect(Effect::Read(_)) => {
+                    let value = VersionedRecord { version: Version(1), value: counts.encode() };
+                    event = QueueEvent::Values(vec![Some(value)]);
+                }
+                Step::Effect(Effect::Scan { from, .. }) if from == keys::all_ready(0).0 => {
+                    scans += 1;
+                    event = QueueEvent::Page { entries: Vec::new(), next: None };
+                }
+                Step::Effect(_) => {
+                    let next = (scans <= pages).then(|| key.clone());
+                    scans += 1;
+                    event = QueueEvent::Page { entries: vec![(key.clone(), entry.encode())], next };
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn brief_statistics_read_one_page_and_others_all_pages_up_to_a_limit() {
+        let counts = CountsRecord { pushed: 1000, ..CountsRecord::default() };
+        let (brief, scans) = statistics(ReadStatistics::brief(0), counts, 5);
+        assert_eq!((brief.depth, brief.leased, brief.oldest), (1000, 1, Some(7)));
+        assert_eq!((brief.is_partial, scans), (true, 2));
+        let (brief, scans) = statistics(ReadStatistics::brief(0), counts, 0);
+        assert_eq!((brief.leased, brief.is_partial, scans), (1, false, 2));
+        let (all, scans) = statistics(ReadStatistics::new(0), counts, 5);
+        assert_eq!((all.leased, all.is_partial, scans), (6, false, 7));
+        let (most, scans) = statistics(ReadStatistics::new(0), counts, 1000);
+        assert_eq!((most.leased, most.is_partial, scans), (PAGES_MAX.into(), true, PAGES_MAX + 1));
+    }
+
+    #[test]
+    fn partition_without_messages_is_not_scanned() {
+        let counts = CountsRecord { pushed: 3, finished: 2, dead: 1, returned: 0 };
+        let (empty, scans) = statistics(ReadStatistics::new(0), counts, 5);
+        assert_eq!(empty, PartitionStatistics { pushed: 3, finished: 2, ..Default::default() });
+        assert_eq!(scans, 0);
     }
 }
