@@ -132,7 +132,7 @@ const EXAMPLES: &[CommandExamples] = &[
     ("object check", &["zerohop object check"]),
     ("log alter", &["zerohop log alter telemetry --partitions 8 --retention 30d"]),
     ("log create", &["zerohop log create telemetry --partitions 4 --retention 7d"]),
-    ("log list", &["zerohop log list"]),
+    ("log list", &["zerohop log list", "zerohop log list --metrics"]),
     ("log info", &["zerohop log info telemetry"]),
     (
         "log append",
@@ -161,7 +161,7 @@ const EXAMPLES: &[CommandExamples] = &[
     ("log trim", &["zerohop log trim telemetry", "zerohop log trim telemetry --older-than 7d"]),
     ("log drop", &["zerohop log drop telemetry"]),
     ("queue create", &["zerohop queue create jobs --partitions 4 --lease 2m --tries 5"]),
-    ("queue list", &["zerohop queue list"]),
+    ("queue list", &["zerohop queue list", "zerohop queue list --metrics"]),
     ("queue stats", &["zerohop queue stats jobs"]),
     (
         "queue push",

@@ -2,6 +2,8 @@
 
 mod drop;
 mod list;
+mod survey;
 
 pub(crate) use self::drop::{LayerDropArguments, drop_layer};
-pub(crate) use self::list::{LayerSummary, list};
+pub(crate) use self::list::{LayerSummary, list, print_metrics};
+pub(crate) use self::survey::{LayerSurvey, greatest_lag, log_metrics, queue_metrics};

@@ -9,15 +9,21 @@ use super::place::QueuePlace;
 use super::refusal::failed_to_read;
 use super::stats::QueueOutput;
 use crate::common::ending::{CommandEnding, CommandError};
-use crate::layer::{LayerSummary, list};
+use crate::layer::{LayerSummary, list, print_metrics, queue_metrics};
 
 #[derive(Args, Debug)]
 pub(crate) struct QueueListArguments {
+    /// Prints the figures of all queues as text for Prometheus. What does not answer within two seconds has no figures.
+    #[arg(long, conflicts_with = "json")]
+    metrics: bool,
     #[command(flatten)]
     pub(super) place: QueuePlace,
 }
 
 pub(super) async fn run(arguments: QueueListArguments) -> Result<CommandEnding, CommandError> {
+    if arguments.metrics {
+        return print_metrics(&arguments.place.target, queue_metrics).await;
+    }
     list::<QueueOutput>(&arguments.place.target, arguments.place.json).await
 }
 

@@ -13,6 +13,7 @@ use crate::common::disk::{self, NodeDisk};
 use crate::common::quantity::format_bytes;
 use crate::common::view::{self, ViewOutput};
 use crate::keyspace::KeyspaceOutput;
+use crate::layer::LayerSurvey;
 
 /// The JSON. `nodes` and `keyspaces` and their first fields are a contract; others may be added.
 #[derive(Debug, Serialize)]
@@ -22,6 +23,8 @@ pub(super) struct StatusOutput {
     totals: StatusTotals,
     nodes: Vec<StatusNode>,
     keyspaces: Vec<KeyspaceOutput>,
+    #[serde(flatten)]
+    layers: LayerSurvey,
     map_epoch: u64,
     /// The cluster id, in hexadecimal digits.
     cluster: String,
@@ -126,8 +129,9 @@ struct InstanceFigures {
     connections: Option<u32>,
 }
 
-impl From<Status> for StatusOutput {
-    fn from(status: Status) -> Self {
+impl StatusOutput {
+    /// What a status says, and what the queues and logs of the cluster have.
+    pub(super) fn new(status: Status, layers: LayerSurvey) -> Self {
         let totals = StatusTotals::of(&status);
         let without_keyspaces = Status { keyspaces: Vec::new(), ..status.clone() };
         let (first, seen) = (view::first(&status), view::seen(&status));
@@ -172,6 +176,7 @@ impl From<Status> for StatusOutput {
             },
             nodes: status.nodes.into_iter().zip(descriptors).map(Into::into).collect(),
             keyspaces,
+            layers,
             view,
             first,
             seen,
@@ -283,6 +288,7 @@ impl fmt::Display for StatusOutput {
             node.troubles.iter().try_for_each(|trouble| writeln!(f, "  TROUBLE: {trouble}"))?;
         }
         self.keyspaces.iter().try_for_each(|keyspace| writeln!(f, "keyspace {keyspace}"))?;
+        write!(f, "{}", self.layers)?;
         match &self.seen {
             Some(seen) => writeln!(f, "map epoch {}, {seen}", self.map_epoch)?,
             None => writeln!(f, "map epoch {}", self.map_epoch)?,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use tokio::time::{Instant, sleep, sleep_until};
+use zerohop_client::Client;
 use zerohop_wire::admin::Status;
 
 use self::display::StatusOutput;
@@ -17,6 +18,7 @@ use crate::common::quantity::format_time;
 use crate::common::runtime::StopSignals;
 use crate::common::target::ClusterTarget;
 use crate::common::{admin, every_node, quantity};
+use crate::layer::LayerSurvey;
 use crate::output;
 
 /// The pause between two questions of `--wait`.
@@ -56,22 +58,32 @@ pub(crate) async fn run(arguments: StatusArguments) -> Result<CommandEnding, Com
     if let Some(state) = arguments.wait {
         return wait(&arguments, state).await;
     }
-    let status = query(&arguments.target).await?;
-    print(&arguments, status)?;
+    print(&arguments, &read(&arguments.target).await?)?;
     Ok(CommandEnding::Done)
 }
 
-/// The status, with what each node reports of itself.
-async fn query(target: &ClusterTarget) -> Result<Status, CommandError> {
+/// The complete status.
+async fn read(target: &ClusterTarget) -> Result<StatusOutput, CommandError> {
+    let (client, status) = query(target).await?;
+    Ok(complete(&client, status).await)
+}
+
+/// The status, with what each node reports of itself, and the client that has read it.
+async fn query(target: &ClusterTarget) -> Result<(Client, Status), CommandError> {
     let client = target.connect().await?;
     let mut status = admin::status(&client).await?;
     every_node::add_others(target, &mut status).await;
-    Ok(status)
+    Ok((client, status))
 }
 
-fn print(arguments: &StatusArguments, status: Status) -> Result<(), CommandError> {
-    let shown = StatusOutput::from(status);
-    if arguments.json { output::json(&shown) } else { output::report(shown.to_string().trim_end()) }
+/// Adds the figures of queues and logs. This has a bound of time, and never fails.
+async fn complete(client: &Client, status: Status) -> StatusOutput {
+    let layers = LayerSurvey::read(client, &status.keyspaces).await;
+    StatusOutput::new(status, layers)
+}
+
+fn print(arguments: &StatusArguments, shown: &StatusOutput) -> Result<(), CommandError> {
+    if arguments.json { output::json(shown) } else { output::report(shown.to_string().trim_end()) }
 }
 
 /// Prints the status at intervals, until a signal or a key ends it. A cluster that does not answer
@@ -85,7 +97,7 @@ async fn watch(arguments: &StatusArguments) -> Result<CommandEnding, CommandErro
     loop {
         let begin = Instant::now();
         let reply = tokio::select! {
-            reply = query(&arguments.target) => reply,
+            reply = read(&arguments.target) => reply,
             () = signals.received() => return Ok(CommandEnding::Done),
         };
         let report = match reply {
@@ -96,11 +108,11 @@ async fn watch(arguments: &StatusArguments) -> Result<CommandEnding, CommandErro
                 None
             }
             Err(error) => Some(format!("zerohop: {error}\n")),
-            Ok(status) if arguments.json => {
-                print(arguments, status)?;
+            Ok(shown) if arguments.json => {
+                print(arguments, &shown)?;
                 None
             }
-            Ok(status) => Some(StatusOutput::from(status).to_string()),
+            Ok(shown) => Some(shown.to_string()),
         };
         if let Some(report) = report {
             let every = format_time(arguments.interval);
@@ -128,12 +140,12 @@ async fn wait(arguments: &StatusArguments, state: AwaitedState) -> Result<Comman
         let reply = query(&arguments.target).await;
         let is_over = until.is_some_and(|until| Instant::now() >= until);
         match reply {
-            Ok(status) if state.is_reached(&status) => {
-                print(arguments, status)?;
+            Ok((client, status)) if state.is_reached(&status) => {
+                print(arguments, &complete(&client, status).await)?;
                 return Ok(CommandEnding::Done);
             }
-            Ok(status) if is_over => {
-                print(arguments, status)?;
+            Ok((client, status)) if is_over => {
+                print(arguments, &complete(&client, status).await)?;
                 let state = state.name();
                 output::problem(&format!(
                     "zerohop: the cluster is not {state} after {}: allow more time with --timeout, or see what `zerohop doctor` says",

@@ -21,6 +21,7 @@ mod full_disk;
 mod interruptions;
 mod keyspaces;
 mod large_blobs;
+mod layer_figures;
 mod logs;
 mod losses;
 mod manual;

@@ -152,6 +152,7 @@ const ROWS: &[JsonRow] = &[
     row("log commit", "log group --to next"),
     no("log commit", "log group --partition 0 --to 9"),
     row("log groups", "log"),
+    row("status", ""),
     row("log trim", "log"),
     no("log info", "none"),
     row("log drop", "log --yes"),
@@ -161,6 +162,7 @@ const ROWS: &[JsonRow] = &[
     row("queue push", "queue ÿ --name n"),
     row("queue list", ""),
     row("queue stats", "queue"),
+    row("status", ""),
     row("queue pop", "queue"),
     row("queue release", "queue RECEIPT"),
     row("queue dead", "queue"),
@@ -403,9 +405,13 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
     metrics.extend(of_gateway);
     assert_eq!(gateway.end_with(Signal::TERM), Some(0));
     assert_eq!(cluster.end_with(Signal::TERM), Some(0));
-    // A node reports no figures of other nodes, so that only the command has a verdict and totals.
+    // A node reports no figures of other nodes and of layers, so that only the command has a verdict, totals, queues and logs.
     let mut of_command = paths.of("status");
-    of_command.retain(|path, _| *path != "verdict" && path.split('.').next() != Some("totals"));
+    let is_of_command = |path: &str| {
+        ["verdict", "totals", "queues", "logs", "unread_keyspaces"]
+            .contains(&path.split(['.', '[']).next().unwrap_or_default())
+    };
+    of_command.retain(|path, _| !is_of_command(path));
     assert_eq!(paths.of("GET /status"), of_command, "both have the same names");
 
     let made = within(zerohop(&command_words("folder new-cluster", "data/node-1 --json"))).output().unwrap();
