@@ -30,21 +30,22 @@ pub(crate) enum BackupItem {
 }
 
 /// Checks a backup: reads every part of it and of its bases, and finds every item that a base has
-/// for it. A base is looked for beside the backup, and in and beside the folders of `bases`.
+/// for it. A base is looked for beside the backup, and in and beside the folders of `bases`. Each part that was read is reported:
+/// the bytes of all parts so far, and of all parts that are to be read.
 ///
 /// # Errors
 /// It is not complete, or the disk fails.
-pub fn check(
-    folder: &Path,
-    bases: &[PathBuf],
-    each: &mut dyn FnMut(&Path, u64),
-) -> Result<Chain, BackupError> {
+pub fn check(folder: &Path, bases: &[PathBuf], each: &mut dyn FnMut(u64, u64)) -> Result<Chain, BackupError> {
     let chain = Chain::open(folder, bases)?;
+    // A hostile manifest claims any length.
+    let lengths = chain.links.iter().flat_map(|(_, manifest)| &manifest.parts).map(|part| part.length);
+    let (mut done, total) = (0_u64, lengths.fold(0, u64::saturating_add));
     for (folder, manifest) in &chain.links {
         for part in &manifest.parts {
             let mut reader = PartReader::open(folder, manifest, part)?;
             while reader.next()?.is_some() {}
-            each(folder, part.length);
+            done = done.saturating_add(part.length);
+            each(done, total);
         }
     }
     if chain.links.len() > 1 {
@@ -83,6 +84,13 @@ impl Chain {
     /// The folders, the newest first.
     pub fn folders(&self) -> impl Iterator<Item = &Path> {
         self.links.iter().map(|(folder, _)| &**folder)
+    }
+
+    /// The number of records and blobs that the newest backup has of a keyspace, by its index in the manifest.
+    #[must_use]
+    pub fn records_of(&self, keyspace: u32) -> u64 {
+        let parts = self.newest().parts.iter().filter(|part| part.keyspace == keyspace);
+        parts.fold(0, |sum, part| sum.saturating_add(part.records))
     }
 
     /// Iterates over the newest backup's contents of a partition of a keyspace; both are indexes in

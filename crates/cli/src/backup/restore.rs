@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 use zerohop_backup::format::manifest;
-use zerohop_backup::{Chain, Progress};
+use zerohop_backup::{Chain, Progress, RestoreTotals};
 use zerohop_client::{Client, DropOptions, Error, Keyspace};
 use zerohop_wire::admin::{KeyspaceSettings, REFUSED_UNKNOWN};
 use zerohop_wire::plurals::counted;
@@ -76,12 +76,8 @@ fn note_begun() {
 
 fn checked(arguments: &RestoreArguments) -> Result<Chain, CommandError> {
     let mut shown = BackupProgress::new("checked files");
-    let mut progress = Progress::default();
-    let chain = zerohop_backup::check(&arguments.folder, &arguments.base, &mut |_, bytes| {
-        progress = Progress { records: progress.records + 1, bytes: progress.bytes + bytes };
-        shown.update(progress);
-    })?;
-    Ok(chain)
+    let mut tell = |done, total| shown.update_bytes(done, total);
+    Ok(zerohop_backup::check(&arguments.folder, &arguments.base, &mut tell)?)
 }
 
 /// A keyspace of the backup, and its target.
@@ -105,7 +101,8 @@ async fn restore(chain: &Chain, arguments: RestoreArguments) -> Result<CommandEn
     let RestoreArguments { target, json, .. } = &arguments;
     let client = target.connect().await?;
     let opened = open_or_make(&client, requested, &arguments).await?;
-    let mut shown = BackupProgress::new("restored");
+    let total = opened.iter().map(|one| chain.records_of(one.position)).fold(0, u64::saturating_add);
+    let mut shown = BackupProgress::new("restored").with_total(total);
     let mut all = Vec::new();
     let result = restore_all(chain, &opened, &mut all, &mut |progress| shown.update(progress)).await;
     drop(shown);
@@ -148,9 +145,16 @@ async fn restore_all(
     for one in opened {
         zerohop_backup::begin(&one.into).await?;
     }
+    let mut before = Progress::default();
     for RestoreKeyspace { position: place, name, into, created } in opened {
-        let zerohop_backup::RestoreTotals { records, bytes } =
-            zerohop_backup::restore(chain, *place, into, tell).await?;
+        let sum = |one: Progress| Progress {
+            records: before.records + one.records,
+            bytes: before.bytes + one.bytes,
+        };
+        let mut tell = |progress| tell(sum(progress));
+        let RestoreTotals { records, bytes } =
+            zerohop_backup::restore(chain, *place, into, &mut tell).await?;
+        before = sum(Progress { records, bytes });
         all.push(RestoredKeyspace { name: name.clone(), created: *created, records, bytes });
     }
     for one in opened {

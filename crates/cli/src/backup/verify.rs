@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_backup::{BackupError, BackupTotals, Progress};
+use zerohop_backup::{BackupError, BackupTotals};
 use zerohop_client::{Error, Failure, SnapshotOptions};
 use zerohop_wire::admin::NodeStatus;
 use zerohop_wire::plurals::{by_number, counted};
@@ -86,10 +86,10 @@ pub(crate) async fn run(arguments: VerifyArguments) -> Result<CommandEnding, Com
 
 fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(VerifyOutput, String), CommandError> {
     let mut shown = BackupProgress::new("checked files");
-    let mut progress = Progress::default();
-    let checked = zerohop_backup::check(folder, base, &mut |_, bytes| {
-        progress = Progress { records: progress.records + 1, bytes: progress.bytes + bytes };
-        shown.update(progress);
+    let mut file_bytes = 0;
+    let checked = zerohop_backup::check(folder, base, &mut |done, total| {
+        file_bytes = done;
+        shown.update_bytes(done, total);
     });
     drop(shown);
     match checked {
@@ -102,10 +102,10 @@ fn of_backup(folder: &Path, base: &[PathBuf]) -> Result<(VerifyOutput, String), 
                 names::path(folder),
                 counted(manifest.keyspaces.len(), "keyspace"),
                 super::records_and_blobs(records),
-                format_bytes(progress.bytes),
+                format_bytes(file_bytes),
                 counted(folders.len(), "folder")
             );
-            let (at_ms, file_bytes) = (manifest.at_ms, Some(progress.bytes));
+            let (at_ms, file_bytes) = (manifest.at_ms, Some(file_bytes));
             Ok((
                 VerifyOutput { intact: true, folders, at_ms, records, file_bytes, ..VerifyOutput::default() },
                 summary,

@@ -37,6 +37,8 @@ struct ProgramRun<'w> {
     arguments: &'w [&'w str],
     /// The beginnings of progress lines, each of which must occur.
     progress_lines: &'w [&'w str],
+    /// Whether they have a total.
+    totals: bool,
     /// The final output.
     final_output: &'w str,
 }
@@ -44,7 +46,7 @@ struct ProgramRun<'w> {
 /// A slowed program shows its progress on a terminal, and none without a terminal.
 fn check_progress(
     cluster: &ServingProgram,
-    ProgramRun { arguments, progress_lines: tells, final_output: says }: &ProgramRun<'_>,
+    ProgramRun { arguments, progress_lines: tells, totals, final_output: says }: &ProgramRun<'_>,
 ) {
     let mut slow = TerminalProgram::start(cluster, arguments);
     slow.slow_until(tells);
@@ -59,11 +61,10 @@ fn check_progress(
     for line in lines.iter().filter(|line| !line.is_empty()) {
         let rest = tells.iter().find_map(|begin| line.strip_prefix(begin));
         let words: Vec<&str> = rest.unwrap_or_default().split(' ').collect();
-        // `12, 34 MB, 5 MB/s`
-        assert!(
-            matches!(words[..], [_, _, _, _, "MB/s"]) && words[0].ends_with(','),
-            "{line:?} in {screen:?}"
-        );
+        // `12, 34 MB, 5 MB/s`, or with a total `12 of 40 (30 %), 34 MB, 5 MB/s, 12 s left`, or `34 of 40 MB (85 %), 5 MB/s, 2 s left`
+        let has_total = matches!(words[..], [_, "of", _, ..]) && line.contains(" %), ");
+        let has_none = matches!(words[..], [_, _, _, _, "MB/s"]) && words[0].ends_with(',');
+        assert!(if *totals { has_total } else { has_none }, "{line:?} in {screen:?}");
     }
     assert!(stdout(&output).contains(says), "{output:?}");
     assert!(!stdout(&output).contains(AGAIN), "{output:?}");
@@ -86,17 +87,25 @@ fn backup_commands_print_progress_only_on_a_terminal() {
         ProgramRun {
             arguments: &["backup", &slow],
             progress_lines: &["backed up "],
+            totals: false,
             final_output: "records and blobs",
         },
         ProgramRun {
             arguments: &["verify", &slow],
-            progress_lines: &["checked files "],
+            progress_lines: &["checked files: "],
+            totals: true,
             final_output: "intact",
         },
-        ProgramRun { arguments: &["verify"], progress_lines: &["read "], final_output: "all was read" },
+        ProgramRun {
+            arguments: &["verify"],
+            progress_lines: &["read "],
+            totals: false,
+            final_output: "all was read",
+        },
         ProgramRun {
             arguments: &["restore", &slow, "--overwrite"],
-            progress_lines: &["checked files ", "restored "],
+            progress_lines: &["checked files: ", "restored "],
+            totals: true,
             final_output: "records and blobs",
         },
     ];
@@ -177,7 +186,7 @@ fn interruption_is_reported_on_its_own_line() {
     assert!(!Path::new(&half).exists(), "something is left of it");
     // A check has changed nothing.
     for (arguments, tells) in
-        [(&restore[..], "checked files "), (&["verify", &whole], "checked files "), (&["verify"], "read ")]
+        [(&restore[..], "checked files: "), (&["verify", &whole], "checked files: "), (&["verify"], "read ")]
     {
         let mut slow = TerminalProgram::start(&cluster, arguments);
         slow.slow_until(&[tells]);
