@@ -111,6 +111,10 @@ const EXAMPLES: &[CommandExamples] = &[
     ("restore", &["zerohop restore tuesday", "zerohop restore monday --keyspace default --as mondays"]),
     ("verify", &["zerohop verify", "zerohop verify monday"]),
     ("bench kv", &["zerohop bench kv --clients 16 --ops 1000000 --value-bytes 1024"]),
+    (
+        "bench ycsb",
+        &["zerohop bench ycsb a --clients 16", "zerohop bench ycsb e -k ordered --records 1000000"],
+    ),
     ("bench txn", &["zerohop bench txn --clients 16 --accounts 1000"]),
     ("object mb", &["zerohop object mb pictures"]),
     ("object rb", &["zerohop object rb pictures"]),

@@ -24,6 +24,12 @@ pub(super) const COLLECT_BYTES: u32 = 64 << 10;
 /// Interval between two drawings of the progress line.
 pub(super) const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
+/// Records of a workload of YCSB: the sum for Zipf's law takes some seconds, and keys are removed one by one.
+pub(super) const YCSB_RECORDS_MAX: u64 = 100_000_000;
+
+/// Bytes of a value of YCSB: the numbers of its record and of its write.
+pub(super) const YCSB_VALUE_BYTES_MIN: i64 = 16;
+
 /// Transactions of one kind: some minutes of one thread.
 pub(super) const TRANSFERS_MAX: u64 = 10_000_000;
 

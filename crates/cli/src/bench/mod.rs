@@ -16,6 +16,7 @@ mod shared;
 mod transfers;
 mod worker;
 mod workload;
+mod ycsb;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ use self::limits::{
     CLIENTS_MAX, COLLECT_BYTES, DEPTH_MAX, KEY_BYTES_MIN, OPERATIONS_MAX, PROGRESS_EVERY, THREADS_MAX,
 };
 use self::phase::PhaseFailure;
-use self::report::{KvBenchReport, KvPhaseReport};
+use self::report::{KvBenchReport, OperationReport};
 use self::shared::BenchShared;
 use self::worker::{WorkerPlan, WorkerThreads};
 use self::workload::Workload;
@@ -53,6 +54,11 @@ pub(crate) enum BenchCommand {
     /// records. The sum of all records must not change. The keys belong to this run alone. The command removes them at
     /// the end, also after Ctrl-C.
     Txn(transfers::TxnBenchArguments),
+    /// Runs a core workload of YCSB, A to F, and checks every answer.
+    ///
+    /// The command loads records, does the operations of the workload, and removes the records at the end, also after Ctrl-C. The
+    /// keys belong to this run alone. An update writes the complete value.
+    Ycsb(ycsb::YcsbBenchArguments),
     /// Writes blobs, overwrites and reads parts of them, reads complete blobs, and checks every byte.
     ///
     /// The blobs belong to this run alone. The command removes them at the end, also after Ctrl-C.
@@ -99,6 +105,7 @@ pub(crate) fn run(command: BenchCommand) -> Result<CommandEnding, CommandError> 
         BenchCommand::Kv(arguments) => arguments.keyspace.clone(),
         BenchCommand::Txn(arguments) => arguments.keyspace.clone(),
         BenchCommand::Blob(arguments) => arguments.keyspace.clone(),
+        BenchCommand::Ycsb(arguments) => arguments.keyspace.clone(),
     };
     let name = |id| (id != KeyspaceId::NONE).then_some(&*keyspace);
     done(command).map_err(|error| error.naming(name))
@@ -109,6 +116,7 @@ fn done(command: BenchCommand) -> Result<CommandEnding, CommandError> {
         BenchCommand::Kv(arguments) => arguments,
         BenchCommand::Txn(arguments) => return runtime()?.block_on(transfers::run(arguments)),
         BenchCommand::Blob(arguments) => return runtime()?.block_on(blobs::run(arguments)),
+        BenchCommand::Ycsb(arguments) => return runtime()?.block_on(ycsb::run(arguments)),
     };
     let runtime = runtime()?;
     let keyspace = runtime.block_on(arguments.target.keyspace(&arguments.keyspace))?;
@@ -166,7 +174,7 @@ fn done(command: BenchCommand) -> Result<CommandEnding, CommandError> {
 async fn conduct(
     crew: &mut WorkerThreads,
     shared: &BenchShared,
-    reports: &mut Vec<KvPhaseReport>,
+    reports: &mut Vec<OperationReport>,
 ) -> Result<CommandEnding, PhaseFailure> {
     let mut signals = StopSignals::new().map_err(PhaseFailure::Failed)?;
     crew.connected().await?;
@@ -186,7 +194,7 @@ async fn run_phase(
     crew: &mut WorkerThreads,
     shared: &BenchShared,
     phase: KvPhase,
-    reports: &mut Vec<KvPhaseReport>,
+    reports: &mut Vec<OperationReport>,
     signals: &mut StopSignals,
 ) -> Result<CommandEnding, PhaseFailure> {
     let line = StatusLine::new();
@@ -206,7 +214,7 @@ async fn run_phase(
             }
         }
     };
-    reports.push(KvPhaseReport::new(phase, &latencies, stopwatch.elapsed()));
+    reports.push(OperationReport::new(phase.name(), &latencies, stopwatch.elapsed()));
     Ok(ending)
 }
 
@@ -214,10 +222,14 @@ async fn run_phase(
 const BAR: u64 = 30;
 
 fn progress(phase: KvPhase, shared: &BenchShared, stopwatch: &Stopwatch) -> String {
-    let (done, total) = (shared.done(), shared.workload.ops());
+    progress_bar(phase.name(), shared.done(), shared.workload.ops(), stopwatch)
+}
+
+/// `total` is not 0.
+fn progress_bar(name: &str, done: u64, total: u64, stopwatch: &Stopwatch) -> String {
     let filled = (BAR * done / total).min(BAR) as usize;
     let rate = done as f64 / stopwatch.elapsed().as_secs_f64().max(1e-3);
-    format!("{:<8} [{:<30}] {done} of {total}, {rate:.0}/s", phase.name(), "=".repeat(filled))
+    format!("{name:<8} [{:<30}] {done} of {total}, {rate:.0}/s", "=".repeat(filled))
 }
 
 fn collecting(delay: std::time::Duration) -> Coalescing {

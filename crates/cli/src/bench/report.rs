@@ -7,7 +7,6 @@ use zerohop_wire::plurals::counted;
 use serde::Serialize;
 
 use super::histogram::Histogram;
-use super::kv_phase::KvPhase;
 
 #[derive(Debug, Serialize)]
 pub(super) struct KvBenchReport {
@@ -22,14 +21,14 @@ pub(super) struct KvBenchReport {
     pub(super) value_bytes: u32,
     pub(super) keyspace: String,
     pub(super) durability: String,
-    pub(super) phases: Vec<KvPhaseReport>,
+    pub(super) phases: Vec<OperationReport>,
     /// The first wrong answer.
     pub(super) wrong: Option<String>,
 }
 
-/// One phase. Latencies are in microseconds, as a client sees them.
+/// One kind of operation. Latencies are in microseconds, as a client sees them.
 #[derive(Debug, Serialize)]
-pub(super) struct KvPhaseReport {
+pub(super) struct OperationReport {
     operation: &'static str,
     ops: u64,
     seconds: f64,
@@ -42,11 +41,11 @@ pub(super) struct KvPhaseReport {
     max_us: f64,
 }
 
-impl KvPhaseReport {
-    pub(super) fn new(phase: KvPhase, latencies: &Histogram, took: Duration) -> Self {
+impl OperationReport {
+    pub(super) fn new(operation: &'static str, latencies: &Histogram, took: Duration) -> Self {
         let seconds = took.as_secs_f64();
-        KvPhaseReport {
-            operation: phase.name(),
+        OperationReport {
+            operation,
             ops: latencies.count(),
             seconds,
             ops_per_second: if seconds > 0.0 { latencies.count() as f64 / seconds } else { 0.0 },
@@ -60,6 +59,36 @@ impl KvPhaseReport {
     }
 }
 
+/// Writes a line for each kind of operation.
+pub(super) fn write_operations<'r>(
+    f: &mut fmt::Formatter<'_>,
+    operations: impl IntoIterator<Item = &'r OperationReport>,
+) -> fmt::Result {
+    let operations: Vec<&OperationReport> = operations.into_iter().collect();
+    let width = operations.iter().map(|one| one.operation.len()).max().unwrap_or_default().max(8);
+    writeln!(
+        f,
+        "{:<width$} {:>10} {:>8} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "", "operations", "seconds", "per second", "p50 us", "p90 us", "p99 us", "p99.9 us", "max us"
+    )?;
+    for one in operations {
+        writeln!(
+            f,
+            "{:<width$} {:>10} {:>8.2} {:>10.0} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1}",
+            one.operation,
+            one.ops,
+            one.seconds,
+            one.ops_per_second,
+            one.p50_us,
+            one.p90_us,
+            one.p99_us,
+            one.p999_us,
+            one.max_us
+        )?;
+    }
+    Ok(())
+}
+
 impl fmt::Display for KvBenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let KvBenchReport { clients, depth, threads, key_bytes, value_bytes, keyspace, durability, .. } =
@@ -71,26 +100,7 @@ impl fmt::Display for KvBenchReport {
             counted(*threads, "client thread"),
             counted(*key_bytes, "byte")
         )?;
-        writeln!(
-            f,
-            "{:<8} {:>10} {:>8} {:>10} {:>9} {:>9} {:>9} {:>9} {:>9}",
-            "", "operations", "seconds", "per second", "p50 us", "p90 us", "p99 us", "p99.9 us", "max us"
-        )?;
-        for phase in &self.phases {
-            writeln!(
-                f,
-                "{:<8} {:>10} {:>8.2} {:>10.0} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>9.1}",
-                phase.operation,
-                phase.ops,
-                phase.seconds,
-                phase.ops_per_second,
-                phase.p50_us,
-                phase.p90_us,
-                phase.p99_us,
-                phase.p999_us,
-                phase.max_us
-            )?;
-        }
+        write_operations(f, &self.phases)?;
         match &self.wrong {
             None => write!(f, "\nEvery answer was right, and no key is left behind."),
             Some(wrong) => write!(f, "\nWRONG: {wrong}. Please report this with the lines above."),

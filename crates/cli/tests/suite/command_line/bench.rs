@@ -34,6 +34,7 @@ fn interrupted_bench_leaves_no_keys() {
     let endless = ["--ops", "10000000", "--clients", "2"];
     is_interrupted(&[&["bench", "kv", "--depth", "8"], &endless[..]].concat());
     is_interrupted(&[&["bench", "txn", "--accounts", "50"], &endless[..]].concat());
+    is_interrupted(&[&["bench", "ycsb", "a", "--records", "50"], &endless[..]].concat());
 }
 
 fn is_interrupted(arguments: &[&str]) {
@@ -100,4 +101,38 @@ fn blob_bench_checks_every_byte_and_removes_its_blobs() {
     for wrong in [["--part", "15"], ["--bytes", "65MiB"], ["--clients", "65"], ["--part", "5MiB"]] {
         assert_eq!(code(&cluster.run(&[&["bench", "blob"], &wrong[..]].concat())), 2, "{wrong:?}");
     }
+}
+
+#[test]
+fn workloads_of_ycsb_check_every_answer_and_leave_no_keys() {
+    let cluster = ServingProgram::in_memory();
+    cluster.ok(&["keyspace", "create", "ordered", "--ordered"]);
+    cluster.ok(&["kv", "insert", "ycsb", "mine", "-k", "ordered"]);
+    let small = ["--records", "300", "--ops", "400", "--clients", "3", "--depth", "2", "-k", "ordered"];
+    let expected: [(&str, &[&str]); 6] = [
+        ("a", &["read", "update"]),
+        ("B", &["read", "update"]),
+        ("c", &["read"]),
+        ("d", &["read", "insert"]),
+        ("E", &["insert", "scan"]),
+        ("f", &["read", "read-modify-write"]),
+    ];
+    for (workload, operations) in expected {
+        let report = cluster.json(&[&["bench", "ycsb", workload], &small[..]].concat());
+        assert_eq!((&report["ok"], &report["wrong"]), (&json!(true), &json!(null)), "{report}");
+        assert_eq!((&report["load"]["operation"], &report["load"]["ops"]), (&json!("load"), &json!(300)));
+        let found = report["operations"].as_array().unwrap();
+        let names: Vec<&str> = found.iter().map(|one| one["operation"].as_str().unwrap()).collect();
+        assert_eq!(names, operations, "{workload}");
+        assert_eq!(found.iter().map(|one| one["ops"].as_u64().unwrap()).sum::<u64>(), 400);
+        assert!(report["ops_per_second"].as_f64().unwrap() > 0.0);
+    }
+    let text = cluster.ok(&["bench", "ycsb", "a", "--records", "1", "--ops", "5", "--value-bytes", "16"]);
+    assert!(text.contains("workload A") && text.contains("Every answer was right"), "{text}");
+    assert_eq!(cluster.ok(&["kv", "scan", "-k", "ordered"]), "ycsb\n");
+    assert_eq!(cluster.ok(&["kv", "scan"]), "");
+    // Ranges of a hashed keyspace have no order.
+    let refused = cluster.run(&["bench", "ycsb", "e", "--records", "1"]);
+    assert_eq!(code(&refused), 3);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--ordered"), "{refused:?}");
 }

@@ -107,6 +107,7 @@ const ROWS: &[JsonRow] = &[
     row("verify", ""),
     row("restore", "backup --overwrite"),
     row("bench kv", "--ops 20 --clients 1"),
+    row("bench ycsb", "a --records 20 --ops 20 --clients 1"),
     row("bench txn", "--ops 20 --clients 1 --accounts 10"),
     row("bench blob", "--ops 4 --clients 1 --blobs 1 --bytes 4KiB"),
     row("partition list", "ks"),
