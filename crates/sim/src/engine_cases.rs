@@ -18,7 +18,8 @@ pub const DEATHS: [&str; 2] = [
 ];
 
 /// Cases of maps, clocks and batches.
-pub const MAPS: [&str; 4] = [
+pub const MAPS: [&str; 5] = [
+    "record batches sent",
     "batches that are sent in part",
     "maps: nodes that learn of a group's change and its split at once",
     "maps: clients that learn of a group's change and its split at once",

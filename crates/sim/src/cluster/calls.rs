@@ -13,6 +13,7 @@ use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope, Failur
 use super::blobs::PlainBlobRun;
 use super::host::{host_and_port, instance_address};
 use super::joined_deltas::are_regrouped_and_split;
+use super::record_batches::RecordBatches;
 use super::redis::PendingCrossPartitionUnits;
 use super::scans::PUTS_FROM;
 use super::transactions::OPERATION_TOKENS_FROM;
@@ -371,6 +372,7 @@ impl SimulatedCluster {
         }
         self.begins_compare(client);
         self.begins_scan(client);
+        RecordBatches { world: self }.begin(client);
         if self.begin_operation_if_due(client) {
             return;
         }

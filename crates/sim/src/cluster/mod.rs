@@ -42,6 +42,7 @@ mod operator;
 mod pair_cuts;
 mod peers;
 mod record;
+mod record_batches;
 mod recovery;
 mod redis;
 mod redis_turn;

@@ -67,7 +67,7 @@ const CANARIES: [Row; 14] = [
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 86] = [
+const OTHERS: [Row; 87] = [
     (BugPlace::Partition(partition::Bug::KeyspaceNotDrained), &[96, 29, 19, 33, 92]),
     (BugPlace::Engine(engine::Bug::NeededEntriesCompacted), &[9]),
     (BugPlace::Engine(engine::Bug::TombstoneDropped), &[25]),
@@ -85,6 +85,7 @@ const OTHERS: [Row; 86] = [
     (BugPlace::Partition(partition::Bug::IncompleteBatchKept), &[61]),
     (BugPlace::Partition(partition::Bug::TimestampsTie), &[0]),
     (BugPlace::Partition(partition::Bug::SeenTieIgnored), &[116]),
+    (BugPlace::Partition(partition::Bug::BatchAnsweredEarly), &[112]),
     (BugPlace::Partition(partition::Bug::BrokenServesOn), &[15, 17]),
     (BugPlace::Partition(partition::Bug::NewerMapLeaseUsed), &[4]),
     (BugPlace::Partition(partition::Bug::PrecedingEntryNotChecked), &[0]),
