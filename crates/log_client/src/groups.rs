@@ -33,7 +33,7 @@ impl GroupSummary {
     /// The records that the group has not read, of the partitions where it has committed an offset.
     #[must_use]
     pub fn lag(&self) -> u64 {
-        self.offsets.iter().map(|one| one.next.saturating_sub(one.offset)).sum()
+        self.offsets.iter().map(PartitionOffset::lag).sum()
     }
 }
 
@@ -44,8 +44,18 @@ pub struct PartitionOffset {
     pub partition: u32,
     /// The offset of the next record to read.
     pub offset: u64,
+    /// The offset of the first record that is left.
+    pub first: u64,
     /// The offset of the next record that will be appended.
     pub next: u64,
+}
+
+impl PartitionOffset {
+    /// The records that the group has not read. Those that are gone do not count.
+    #[must_use]
+    pub fn lag(&self) -> u64 {
+        self.next.saturating_sub(self.offset.max(self.first))
+    }
 }
 
 /// The extent of a partition, and what groups have committed there.
@@ -166,12 +176,12 @@ impl LogClient {
             if offsets.is_empty() {
                 continue;
             }
-            let next = self.bounds(partition).await?.next;
+            let Bounds { first, next, .. } = self.bounds(partition).await?;
             for (key, value) in offsets {
                 let (Some(name), Some(record)) = (keys::name_of(&key), OffsetRecord::decode(&value)) else {
                     return Err(LogError::Corrupt(key));
                 };
-                let offset = PartitionOffset { partition, offset: record.offset, next };
+                let offset = PartitionOffset { partition, offset: record.offset, first, next };
                 groups.entry(name.to_owned()).or_default().offsets.push(offset);
             }
         }

@@ -50,10 +50,10 @@ struct OffsetOutput {
 
 impl<'a> GroupOutput<'a> {
     fn new(group: &'a str, summary: &GroupSummary) -> Self {
-        let offset = |PartitionOffset { partition, offset, next }: &PartitionOffset| OffsetOutput {
-            partition: *partition,
-            offset: *offset,
-            lag: next.saturating_sub(*offset),
+        let offset = |one: &PartitionOffset| OffsetOutput {
+            partition: one.partition,
+            offset: one.offset,
+            lag: one.lag(),
         };
         let member = |(MemberId(id), Membership { partitions, .. }): &(MemberId, Membership)| MemberOutput {
             member: id.iter().fold(String::new(), |mut text, byte| {

@@ -55,7 +55,8 @@ impl LogContent {
             all.bytes += bounds.bytes;
             all.partial |= is_partial;
             for (group, offset) in offsets {
-                *groups.entry(group).or_default() += bounds.next.saturating_sub(*offset);
+                // Records that are gone are not read any more.
+                *groups.entry(group).or_default() += bounds.next.saturating_sub((*offset).max(bounds.first));
             }
         }
         all.greatest_lag = groups.values().copied().max();
@@ -138,6 +139,13 @@ mod tests {
         let expected = [("a", 7), ("b", 2), ("c", 7)];
         let expected = expected.map(|(group, lag)| serde_json::json!({"group": group, "lag": lag}));
         assert_eq!(lags, serde_json::Value::from(expected.to_vec()));
+    }
+
+    #[test]
+    fn records_that_are_gone_are_no_lag() {
+        let bounds = Bounds { first: 4, next: 6, bytes: 10, batches: 1 };
+        let found = PartitionGroups { bounds, offsets: vec![("a".to_owned(), 1)], is_partial: false };
+        assert_eq!(LogContent::of(&[found]).unwrap().greatest_lag, Some(2));
     }
 
     #[test]
