@@ -73,6 +73,9 @@ pub const SIGNALS_WAIT: Duration = Duration::from_secs(10);
 /// Maximum time for instances to follow a change of the map. Dropping a large keyspace removes its files.
 pub const MAP_WAIT: Duration = Duration::from_secs(8);
 
+/// An instance that has not confirmed a change of the map gets the complete map after this time again.
+pub const MAP_REPEAT: Duration = Duration::from_secs(2);
+
 /// How long a control request waits until a dropped keyspace is gone; the client may repeat the request.
 pub const DROP_WAIT: Duration = Duration::from_secs(2);
 

@@ -71,8 +71,32 @@ pub(super) async fn apply_map_change(
     map: &ClusterMap,
     wait: Duration,
 ) -> Vec<(InstanceId, String)> {
+    send_map(instances.iter(), delta, map, wait).await
+}
+
+/// Whether an instance has not confirmed the last change of the map.
+pub(super) fn are_behind(instances: &[InstanceHandle]) -> bool {
+    instances.iter().any(|instance| instance.behind.get())
+}
+
+/// Sends the complete map to the instances that have not confirmed the last change. Returns the problems in words.
+pub(super) async fn repeat_map(
+    instances: &[InstanceHandle],
+    map: &ClusterMap,
+    wait: Duration,
+) -> Vec<(InstanceId, String)> {
+    let behind = instances.iter().filter(|instance| instance.behind.get());
+    send_map(behind, &Arc::new(map.to_delta()), map, wait).await
+}
+
+async fn send_map(
+    instances: impl Iterator<Item = &InstanceHandle>,
+    delta: &Arc<MapDelta>,
+    map: &ClusterMap,
+    wait: Duration,
+) -> Vec<(InstanceId, String)> {
     let due = Instant::now() + wait;
-    let mut waits = Vec::with_capacity(instances.len());
+    let mut waits = Vec::new();
     for instance in instances {
         let whole = instance.behind.get().then(|| Arc::new(map.to_delta()));
         let (done, answer) = oneshot::channel();
@@ -96,7 +120,9 @@ pub(super) async fn apply_map_change(
                 }
                 Ok(Ok(Err(error))) => error.to_string(),
                 Ok(Err(_)) => "it has ended".to_owned(),
-                Err(_) => format!("it has not answered for {wait:?}: its disk is slow or stuck"),
+                Err(_) => format!(
+                    "it has not answered for {wait:?}: its disk is slow or stuck, or it gets no processor time"
+                ),
             },
         };
         faults.push((instance.id, reason));
@@ -194,6 +220,34 @@ mod tests {
                 None => yield_now().await,
             }
         }
+    }
+
+    #[test]
+    fn complete_map_is_repeated_to_instances_that_have_not_confirmed() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let mailboxes = [1, 2].map(|_| Inbox::new(Waker::noop().clone()));
+            let [(slow, from_slow), (other, from_other)] = mailboxes;
+            let handle = |id, mailbox| InstanceHandle::new(InstanceId(id), mailbox, RecoveredData::default());
+            let instances = [handle(1, slow), handle(2, other)];
+            assert!(!are_behind(&instances));
+            let (delta, first) = next(&map());
+            let follow = async {
+                take_map_change(&from_other).await.1.send(Ok(())).unwrap();
+            };
+            let (faults, ()) = tokio::join!(apply_map_change(&instances, &delta, &first, WAIT), follow);
+            assert_eq!(faults.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [InstanceId(1)]);
+            assert!(are_behind(&instances));
+            take_map_change(&from_slow).await;
+            let follow = async {
+                let (is_whole, done) = take_map_change(&from_slow).await;
+                done.send(Ok(())).unwrap();
+                is_whole
+            };
+            let (faults, is_whole) = tokio::join!(repeat_map(&instances, &first, WAIT), follow);
+            assert!(faults.is_empty() && is_whole && !are_behind(&instances), "{faults:?}");
+            assert!(from_other.take().is_none(), "it has confirmed before");
+        });
     }
 
     #[test]

@@ -158,6 +158,11 @@ impl ManagerShared {
         }
     }
 
+    /// The cause of the troubles that begin so has ended.
+    pub(super) fn end_alerts(&self, beginning: &str) {
+        self.troubles.borrow_mut().retain(|trouble| !trouble.starts_with(beginning));
+    }
+
     pub(super) fn troubles(&self) -> Vec<String> {
         self.troubles.borrow().iter().cloned().collect()
     }
