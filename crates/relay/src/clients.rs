@@ -77,6 +77,12 @@ impl Clients {
         Clients { table: Vec::new(), next_client: place as u64 + 1, delays: Delays::default(), scheduler }
     }
 
+    /// The number of units that were run for clients.
+    #[must_use]
+    pub fn commands(&self) -> u64 {
+        self.scheduler.commands
+    }
+
     /// Number of units of this instance's clients that run elsewhere, or later.
     #[must_use]
     pub fn queued_units(&self) -> usize {

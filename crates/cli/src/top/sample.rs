@@ -56,7 +56,7 @@ impl Sample {
         // The counters of a restarted node begin at zero.
         let rate = |name: &str| ((self.get(name) - before.get(name)) / seconds).max(0.0);
         Figures {
-            answers_per_s: rate("answers_total"),
+            answers_per_s: rate("answers_total") + rate("redis_commands_total"),
             failures_per_s: rate("failures_total"),
             received_bytes_per_s: rate("received_bytes_total"),
             sent_bytes_per_s: rate("sent_bytes_total"),
@@ -129,6 +129,7 @@ mod tests {
         format!(
             "# HELP zerohop_answers Answers sent.\n# TYPE zerohop_answers counter\n\
              zerohop_answers_total{{instance=\"1\"}} {one}\nzerohop_answers_total{{instance=\"2\"}} {other}\n\
+             zerohop_redis_commands_total{{instance=\"1\"}} {other}\n\
              zerohop_connections{{instance=\"1\"}} 3\nzerohop_process_cpu_seconds_total 0.5\n\
              zerohop_batch_seconds_bucket{{le=\"0.000016\",instance=\"1\"}} {fast}\n\
              zerohop_batch_seconds_bucket{{le=\"0.000128\",instance=\"1\"}} {slow}\n\
@@ -140,7 +141,7 @@ mod tests {
     fn rates_are_of_all_instances_and_of_the_time_between() {
         let before = Sample::read(&text([100, 10], [5, 5, 5]));
         let figures = Sample::read(&text([300, 30], [95, 104, 105])).since(&before, 2.0);
-        assert_eq!((figures.answers_per_s, figures.connections), (110.0, 3.0));
+        assert_eq!((figures.answers_per_s, figures.connections), (120.0, 3.0));
         assert_eq!((figures.batch_us_p50, figures.batch_us_p99), (Some(16.0), Some(128.0)));
         assert_eq!(figures.processors, 0.0);
         let slower = Sample::read(&text([300, 30], [45, 104, 105])).since(&before, 2.0);

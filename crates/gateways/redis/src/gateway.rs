@@ -248,6 +248,10 @@ impl<D: Disk> Gateway<D> for RedisGateway {
         self.node.siblings = siblings;
     }
 
+    fn commands(&self) -> u64 {
+        self.clients.commands()
+    }
+
     fn await_cross_partition(&mut self) {
         self.node.awaits_cross_partition = true;
     }

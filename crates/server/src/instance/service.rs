@@ -170,6 +170,7 @@ impl<D: Disk> InstanceService<D> {
         Box::new(Figures {
             stats: self.instance.stats(),
             counters: replies.counters().clone(),
+            foreign_commands: self.gateway.commands(),
             connections: replies.connections(),
             links: self.outlet.links.open(),
             peer_dropped: self.outlet.links.dropped(),

@@ -272,6 +272,9 @@ impl MetricsCollector for MetricsSnapshot {
         self.each(|one, figures| family.gauge_of(&labels(one), figures.connections as u64))?;
         let mut family = Family::gauge(&mut encoder, "peer_connections", "Connections to other instances")?;
         self.each(|one, figures| family.gauge_of(&labels(one), figures.links as u64))?;
+        let help = "Commands of Redis clients that were run; MULTI to EXEC counts as one";
+        let mut family = Family::counter(&mut encoder, "redis_commands", help)?;
+        self.each(|one, figures| family.counter_of(&labels(one), figures.foreign_commands))?;
         let help = "Messages to other instances that were dropped, without room or a connection; they are sent again";
         let mut family = Family::counter(&mut encoder, "peer_messages_dropped", help)?;
         self.each(|one, figures| family.counter_of(&labels(one), figures.peer_dropped))?;

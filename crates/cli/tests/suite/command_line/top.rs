@@ -1,6 +1,7 @@
 //! `zerohop top` shows the activity of a node.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Instant;
 
@@ -32,6 +33,29 @@ fn top_prints_operations_per_interval_as_rates() {
         if answered >= 3.0 && total["records"].as_f64() >= Some(3.0) && total["batch_us_p50"].is_number() {
             break;
         }
+        assert!(began.elapsed() < GIVE_UP_AFTER, "{report}");
+    }
+    kill_process(child.pid(), Signal::INT).unwrap();
+    assert_eq!(child.ended().code(), Some(0));
+}
+
+#[test]
+fn top_counts_commands_of_redis_clients() {
+    let cluster = ServingProgram::in_memory();
+    let status = cluster.json(&["status"]);
+    let mut redis = TcpStream::connect(status["nodes"][0]["instances"][0]["addr"].as_str().unwrap()).unwrap();
+    let mut command = zerohop(&["top", "--json", "--interval", "200ms", "--endpoint", cluster.endpoint()]);
+    let mut child = RunningProcess::start(command.stdout(Stdio::piped()));
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut answered = 0.0;
+    let began = Instant::now();
+    while answered < 3.0 {
+        redis.write_all(b"*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nv\r\n").unwrap();
+        let mut reply = [0; 5];
+        redis.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+OK\r\n");
+        let report: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        answered += report["total"]["answers_per_s"].as_f64().unwrap() * report["seconds"].as_f64().unwrap();
         assert!(began.elapsed() < GIVE_UP_AFTER, "{report}");
     }
     kill_process(child.pid(), Signal::INT).unwrap();

@@ -53,6 +53,11 @@ pub trait Gateway<D: Disk>: fmt::Debug {
     /// Other nodes answer this one than before, or there is a quorum, or none any more.
     fn set_reachability(&mut self, reachability: Arc<Reachability>) {}
 
+    /// The number of commands of its clients that were run since the start.
+    fn commands(&self) -> u64 {
+        0
+    }
+
     /// [`Gateway::set_cross_partition`] will be called soon.
     fn await_cross_partition(&mut self) {}
 

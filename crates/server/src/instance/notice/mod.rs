@@ -85,6 +85,8 @@ pub(crate) struct Figures {
     pub(crate) stats: InstanceStats,
     /// Counters of its reactor.
     pub(crate) counters: ReactorCounters,
+    /// Commands of clients of another protocol that were run.
+    pub(crate) foreign_commands: u64,
     /// Connections open now.
     pub(crate) connections: usize,
     /// Number of connected instances, and number of dropped messages to others.
