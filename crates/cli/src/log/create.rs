@@ -76,8 +76,11 @@ pub(super) async fn run(arguments: LogCreateArguments) -> Result<CommandEnding, 
             return LogRefusal::new("exists", "there is a log of this name already").print(place.json, &name);
         }
         Err(OpenError::Log(LogError::NoSuchLog)) => {
-            return LogRefusal::new("exists", "there is a keyspace of this name already, which is no log")
-                .print(place.json, &name);
+            return LogRefusal::new(
+                "exists",
+                "this name is that of a keyspace which has other data: choose another one",
+            )
+            .print(place.json, &name);
         }
         Err(OpenError::Log(error)) => return Err(failed(refusal::failed(CommandUse::Write, &error))),
     };

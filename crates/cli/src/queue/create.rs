@@ -79,7 +79,7 @@ pub(super) async fn run(arguments: QueueCreateArguments) -> Result<CommandEnding
                 .print(place.json, &name);
         }
         Err(OpenError::Queue(QueueError::NoSuchQueue)) => {
-            let text = "there is a keyspace of this name already, which is no queue of so many partitions";
+            let text = "this name is that of a keyspace which has other data, or a queue of another number of partitions: choose another one";
             return QueueRefusal::new("exists", text).print(place.json, &name);
         }
         Err(OpenError::Queue(error)) => return Err(failed(refusal::failed(CommandUse::Write, &error))),
