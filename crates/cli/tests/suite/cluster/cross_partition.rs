@@ -183,9 +183,15 @@ fn cross_node_commands_are_atomic_through_a_node_kill() {
 #[test]
 fn multi_key_commands_are_atomic() {
     let folder = crate::support::folder();
-    let cluster = NodeCluster::start(folder.path(), 1);
-    cluster.wait_until_complete();
-    let mut redis = Redis::connect(&cluster.instance(0));
+    let data = folder.path().join("data").to_str().unwrap().to_owned();
+    // Commands over thousands of keys take seconds on a busy machine.
+    let node = ServingProgram::up(&["--data", &data, "--instances", "1", "--redis-timeout", "5m"]);
+    let mut redis = Redis::connect(node.ready["nodes"][0]["instances"][0]["addr"].as_str().unwrap());
+    wait_for(
+        "commands over several partitions",
+        || redis.send_command("MSET a 1 b 2"),
+        |reply| reply == "OK",
+    );
     let keys: Vec<String> = (0..20_000).map(|number| format!("k{number}")).collect();
     let pairs = |keys: &[String]| keys.iter().map(|key| format!("{key} v")).collect::<Vec<_>>().join(" ");
     let all = keys.join(" ");
@@ -207,7 +213,7 @@ fn multi_key_commands_are_atomic() {
     assert_eq!(redis.send_command(&format!("TOUCH {all}")), "16384");
     let reply = redis.send_command(&format!("MGET {all}"));
     let values: Vec<&str> = reply.split(' ').collect();
-    assert_eq!(values.len(), keys.len());
+    assert_eq!(values.len(), keys.len(), "{}", &reply[..reply.len().min(300)]);
     assert!(
         values.iter().enumerate().all(|(place, value)| *value == if place < 16_384 { "v" } else { "nil" })
     );

@@ -105,6 +105,7 @@ const ROWS: &[Row] = &[
     row("verify", "backup"),
     row("restore", "backup --overwrite"),
     row("bench kv", "--ops 20 --clients 1 -k ks-@"),
+    row("bench ycsb", "a --records 20 --ops 20 --clients 1 -k ks-@"),
     row("bench txn", "--ops 20 --clients 1 --accounts 10 -k ks-@"),
     row("bench blob", "--ops 4 --clients 1 --blobs 1 --bytes 4KiB -k ks-@"),
     refused("bench", "", 2),
