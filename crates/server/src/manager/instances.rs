@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
-use zerohop_placement::{ClusterMap, MapDelta};
+use zerohop_placement::{ClusterMap, MapDelta, MapError};
 use zerohop_reactor::{NoticeError, ReactorMailbox};
 use zerohop_shard::{InstanceStats, KeyspaceFigures, MapChangeError};
 use zerohop_wire::ids::{InstanceId, KeyspaceId};
@@ -98,18 +98,24 @@ async fn send_map(
     let due = Instant::now() + wait;
     let mut waits = Vec::new();
     for instance in instances {
-        let whole = instance.behind.get().then(|| Arc::new(map.to_delta()));
+        let was_behind = instance.behind.get();
+        let whole = was_behind.then(|| Arc::new(map.to_delta()));
         let (done, answer) = oneshot::channel();
         let notice = InstanceNotice::Map { delta: whole.unwrap_or_else(|| Arc::clone(delta)), done };
         instance.behind.set(true);
-        waits.push((instance, instance.leave(notice, due).await.then_some(answer)));
+        waits.push((instance, was_behind, instance.leave(notice, due).await.then_some(answer)));
     }
     let mut faults = Vec::new();
-    for (instance, answer) in waits {
+    for (instance, was_behind, answer) in waits {
         let reason = match answer {
             None => format!("it takes no message for {wait:?}, or has ended"),
             Some(answer) => match timeout_at(due, answer).await {
                 Ok(Ok(Ok(()))) => {
+                    instance.behind.set(false);
+                    continue;
+                }
+                // The instance has confirmed this map too late, so it got the complete one again.
+                Ok(Ok(Err(MapChangeError::Map(MapError::NotNewer { .. })))) if was_behind => {
                     instance.behind.set(false);
                     continue;
                 }
@@ -241,7 +247,9 @@ mod tests {
             take_map_change(&from_slow).await;
             let follow = async {
                 let (is_whole, done) = take_map_change(&from_slow).await;
-                done.send(Ok(())).unwrap();
+                // It has followed the change after all, so this is the answer of its map.
+                let error = first.apply(&first.to_delta()).unwrap_err();
+                done.send(Err(MapChangeError::Map(error))).unwrap();
                 is_whole
             };
             let (faults, is_whole) = tokio::join!(repeat_map(&instances, &first, WAIT), follow);

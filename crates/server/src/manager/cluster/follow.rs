@@ -25,11 +25,7 @@ pub(in crate::manager) async fn follow(shared: &Rc<ManagerShared>) {
         match changed {
             Ok(Ok(())) => {}
             Ok(Err(_)) => return,
-            Err(_) => {
-                let map = Arc::clone(shared.history.borrow().map());
-                let faults = repeat_map(shared.instances(), &map, MAP_WAIT).await;
-                report(shared, &faults, map.epoch());
-            }
+            Err(_) => repeat(shared).await,
         }
         while let Some((delta, map)) = next(shared) {
             let faults = apply_map_change(shared.instances(), &delta, &map, MAP_WAIT).await;
@@ -40,6 +36,18 @@ pub(in crate::manager) async fn follow(shared: &Rc<ManagerShared>) {
             report(shared, &faults, map.epoch());
             shared.map_changes.applied_epoch.send_replace(map.epoch());
         }
+    }
+}
+
+/// Sends the map again to the instances that have not confirmed it. A newer map than the instances know reaches them as the next change.
+async fn repeat(shared: &ManagerShared) {
+    let map = Arc::clone(shared.history.borrow().map());
+    if shared.phase() != NodePhase::Serving || map.epoch() != *shared.map_changes.applied_epoch.borrow() {
+        return;
+    }
+    let faults = repeat_map(shared.instances(), &map, MAP_WAIT).await;
+    if shared.phase() == NodePhase::Serving {
+        report(shared, &faults, map.epoch());
     }
 }
 
