@@ -49,6 +49,14 @@ pub const MAP_QUESTION_US_MIN: u64 = 20_000;
 /// take longer than a new token needs to reach every node that follows the map.
 pub const MAP_REFUSALS_PASSING: usize = 3;
 
+/// While operations wait for a server that cannot be reached, the session requests the map again after about this time. The node may have failed, and
+/// the next map then names another primary. The connection itself is opened again after pauses that grow, so these must not decide when the client
+/// learns of the new primary.
+pub const MAP_REPEAT_US: u64 = 100_000;
+/// The same, once [`MAP_REPEATS_FAST`] requests in a row found nothing new: nothing replaces this primary soon.
+pub const MAP_REPEAT_SLOW_US: u64 = 500_000;
+/// Number of these requests in a row before the session requests the map more rarely. They take as long as a failover at most.
+pub const MAP_REPEATS_FAST: u32 = 20;
 /// The longest pause between two rounds through all known servers, of which none accepts a connection.
 pub const ROUND_PAUSE_US_MAX: u64 = 100_000;
 

@@ -120,6 +120,14 @@ impl ConnectionTable {
         Arc::clone(&self.existing(index).address)
     }
 
+    /// Whether operations wait for a server that has not accepted the client yet, or no longer.
+    pub(super) fn is_server_awaited(&self) -> bool {
+        self.places
+            .iter()
+            .flatten()
+            .any(|one| !one.is_ready() && (!one.queue.is_empty() || !one.collected.is_empty()))
+    }
+
     /// The position of a connection with this id that is open or being opened.
     pub(super) fn live(&self, id: ConnectionId) -> Option<u32> {
         let connection = self.places.get(id.index as usize)?.as_ref()?;

@@ -245,7 +245,18 @@ impl<T> Session<T> {
         self.mapping.request_soon(now, &mut self.timers);
     }
 
+    /// Has the session request the map again after a while, if operations wait for a server that cannot be reached.
+    pub(super) fn repeat_map_request(&mut self, now: Time) {
+        match self.connections.is_server_awaited() {
+            true => self.mapping.repeat_later(now, &mut self.jitter, &mut self.timers),
+            false => self.mapping.end_repeats(),
+        }
+    }
+
     pub(super) fn send_map_request(&mut self, now: Time) {
+        if self.mapping.is_repeat_due(now, &mut self.timers) && self.connections.is_server_awaited() {
+            self.request_map_soon(now);
+        }
         if let Some(in_flight) = self.mapping.overdue_request(now) {
             self.mark_overdue(now, in_flight);
             self.map_request_failed(now, AttemptFailure::Overdue);

@@ -11,7 +11,10 @@ use zerohop_wire::{Advice, BadRequestReason, Failure};
 
 use crate::backoff::Jitter;
 use crate::error::{AttemptFailure, UnreachedPartition};
-use crate::limits::{MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, PAUSE_US_MAX, ROUND_PAUSE_US_MAX, SILENT_US};
+use crate::limits::{
+    MAP_QUESTION_US_MIN, MAP_REFUSALS_PASSING, MAP_REPEAT_SLOW_US, MAP_REPEAT_US, MAP_REPEATS_FAST,
+    PAUSE_US_MAX, ROUND_PAUSE_US_MAX, SILENT_US,
+};
 use crate::operation::OpenOperation;
 use crate::request_kind::{HashRange, RequestKind, SnapshotTarget};
 use crate::settings::SessionSettings;
@@ -44,6 +47,8 @@ pub(super) struct Mapping {
     pub(super) last: Option<AttemptFailure>,
     /// Number of servers in a row that refused this client, or refused to return the map.
     refusals: usize,
+    /// When the session requests the map again for operations that wait for an unreachable server, and how often in a row it did.
+    repeat: (Time, u32),
 }
 
 /// Where the map places an operation.
@@ -102,6 +107,7 @@ impl Mapping {
             answered_question: None,
             last: None,
             refusals: 0,
+            repeat: (Time::NEVER, 0),
         }
     }
 
@@ -207,6 +213,33 @@ impl Mapping {
     pub(super) fn request_soon(&mut self, now: Time, timers: &mut Timers) {
         self.needed = !self.closed;
         timers.arm(Subject::Maintenance, self.next_at.max(now));
+    }
+
+    /// Has the session request the map again after a while, because operations wait for a server that cannot be reached, and the map says nothing
+    /// new about it.
+    pub(super) fn repeat_later(&mut self, now: Time, jitter: &mut Jitter, timers: &mut Timers) {
+        let (at, repeats) = &mut self.repeat;
+        if *at == Time::NEVER {
+            let us = if *repeats < MAP_REPEATS_FAST { MAP_REPEAT_US } else { MAP_REPEAT_SLOW_US };
+            *at = now.after_us(jitter.spread(us));
+            *repeats = repeats.saturating_add(1);
+        }
+        timers.arm(Subject::Maintenance, *at);
+    }
+
+    /// No operation waits for an unreachable server any more.
+    pub(super) fn end_repeats(&mut self) {
+        self.repeat = (Time::NEVER, 0);
+    }
+
+    /// Whether the request that [`Mapping::repeat_later`] announced is due. If it must be sent later, a timer is set.
+    pub(super) fn is_repeat_due(&mut self, now: Time, timers: &mut Timers) -> bool {
+        let is_due = now >= self.repeat.0;
+        match is_due {
+            true => self.repeat.0 = Time::NEVER,
+            false => timers.arm(Subject::Maintenance, self.repeat.0),
+        }
+        is_due
     }
 
     /// Lets the next request be sent at once, if one is needed.

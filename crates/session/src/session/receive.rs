@@ -406,6 +406,7 @@ impl<T> Session<T> {
         }
         self.mapping.record_answer(now, sent);
         self.dispatch_waiting(now);
+        self.repeat_map_request(now);
     }
 
     /// Handles a server that accepts this client but refuses to return the map. If the session need not ask again, operations that wait for a map

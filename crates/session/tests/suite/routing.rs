@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use zerohop_placement::PartitionCount;
+use zerohop_session::limits::MAP_REPEAT_US;
 use zerohop_session::{Reply, SessionError, SessionRequest};
 use zerohop_wire::ids::{InstanceId, MapEpoch, PartitionId};
 use zerohop_wire::messages::ClusterId;
@@ -9,7 +10,8 @@ use zerohop_wire::{Failure, FrameKind};
 
 use crate::support::server::PARTITIONS;
 use crate::support::{
-    KEYSPACE, LIMIT_US, append, count, insert, keys_of, kinds, lookup, stamps, world, world_with,
+    KEYSPACE, LIMIT_US, append, append_within, count, insert, keys_of, kinds, lookup, stamps, world,
+    world_with,
 };
 
 /// A partition, with the initial number of partitions.
@@ -141,6 +143,68 @@ fn dead_primary_causes_a_map_request() {
     world.run_until_idle();
     assert!(world.result(token).is_ok());
     assert!(world.now.since_us(start) < 100_000, "{}", world.now.since_us(start));
+}
+
+/// A failover takes several hundred milliseconds, and so does the pause between two attempts to connect by then.
+#[test]
+fn new_primary_is_found_soon_after_the_map_names_it() {
+    for failover_ms in [300, 508, 700, 1500] {
+        let mut world = world(2);
+        let key = &keys_of(&world, 0, 1)[0];
+        world.submit(append(key, "first"));
+        world.run_until_idle();
+        world.cluster.down = vec!["i0:7401".to_owned()];
+        world.reset_all();
+        let token = world.submit(append(key, "v"));
+        world.run_ms(failover_ms);
+        assert!(world.results[token].is_none());
+        world.cluster.move_to(PartitionId(0), InstanceId(2));
+        let moved_at = world.now;
+        while world.results[token].is_none() {
+            world.run_ms(1);
+        }
+        assert!(world.result(token).is_ok());
+        let took_us = world.now.since_us(moved_at);
+        assert!(took_us <= MAP_REPEAT_US + 5_000, "{took_us} after a failover of {failover_ms} ms");
+    }
+}
+
+#[test]
+fn map_requests_become_rare_while_nothing_replaces_a_primary() {
+    let mut world = world(2);
+    let key = &keys_of(&world, 0, 1)[0];
+    world.submit(append(key, "first"));
+    world.run_until_idle();
+    world.cluster.down = vec!["i0:7401".to_owned()];
+    world.reset_all();
+    let before = count(&world, FrameKind::MapGet);
+    let token = world.submit(append_within(key, "v", 60_000_000));
+    world.run_ms(10_000);
+    let first = count(&world, FrameKind::MapGet) - before;
+    world.run_ms(10_000);
+    let second = count(&world, FrameKind::MapGet) - before - first;
+    assert!(world.results[token].is_none());
+    assert!((20..80).contains(&first), "{first} in the first ten seconds");
+    assert!((20..60).contains(&second), "{second} in the next ten");
+}
+
+#[test]
+fn map_requests_end_with_the_operation_that_waited() {
+    let mut world = world(2);
+    let key = &keys_of(&world, 0, 1)[0];
+    world.submit(append(key, "first"));
+    world.run_until_idle();
+    world.cluster.down = vec!["i0:7401".to_owned()];
+    world.reset_all();
+    let token = world.submit(append_within(key, "v", 500_000));
+    world.run_ms(1_000);
+    assert!(world.result(token).is_err());
+    let before = count(&world, FrameKind::MapGet);
+    world.run_ms(10_000);
+    assert!(
+        count(&world, FrameKind::MapGet) - before <= 2,
+        "the connection, which no operation needs, is given up"
+    );
 }
 
 /// The former primary is alive, and cut off from the control group, which has promoted another: it
