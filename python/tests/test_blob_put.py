@@ -30,6 +30,19 @@ def test_put_makes_and_replaces_a_blob(keyspace: Keyspace) -> None:
     assert blobs.read("film") == b""
 
 
+def test_blobs_are_read_put_and_deleted_by_name(keyspace: Keyspace) -> None:
+    blobs = keyspace.blobs
+    blobs["film"] = b"one"
+    blobs["film"] = array.array("d", [0.5, 0.25])
+    assert blobs["film"] == array.array("d", [0.5, 0.25]).tobytes() and "film" in blobs
+    del blobs["film"]
+    assert "film" not in blobs
+    with pytest.raises(FileNotFoundError, match="film"):
+        blobs["film"]
+    with pytest.raises(FileNotFoundError, match="film"):
+        del blobs["film"]
+
+
 def test_a_put_that_fails_leaves_what_was_there(keyspace: Keyspace) -> None:
     blobs = keyspace.blobs
     blobs.put("film", b"old")

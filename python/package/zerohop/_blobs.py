@@ -258,6 +258,16 @@ class Blobs:
         """
         return _names(self._native.list(prefix, page, behind))
 
+    def __getitem__(self, name: Name) -> bytes:
+        return self.read(name)
+
+    def __setitem__(self, name: Name, data: Buffer) -> None:
+        self.put(name, data)
+
+    def __delitem__(self, name: Name) -> None:
+        if not self.delete(name):
+            raise absent(name)
+
     def __iter__(self) -> Iterator[bytes]:
         return self.list()
 
