@@ -50,6 +50,8 @@ struct BufferedRecord {
     answers: BTreeMap<Bytes, BufferAnswer>,
     /// Indices of the writes to the record.
     writes: Vec<usize>,
+    /// The record after so many of these writes, kept by [`Buffer::write_suitable`].
+    written: Option<(usize, overlay::LocalRecord)>,
 }
 
 /// The transaction's knowledge of a record before a request to a server.
@@ -61,6 +63,16 @@ pub(super) enum BufferLookup {
     /// The transaction has written to the record, but its earlier contents are unknown.
     Under,
     /// Only the primary can compute the result of the transaction's own writes.
+    Never,
+}
+
+/// The transaction's knowledge of a record before another write.
+enum RecordBefore {
+    /// The record, after the transaction's own writes.
+    Known(overlay::LocalRecord),
+    /// It must be looked up.
+    Unknown,
+    /// Only the primary can compute it.
     Never,
 }
 
@@ -157,6 +169,66 @@ impl Buffer {
     pub(super) fn require(&mut self, read: &CompositeItem, version: Timestamp) -> Result<(), Reason> {
         self.requires = true;
         self.add_version_dependency(read, version)
+    }
+
+    /// Same as [`Buffer::write`], if the record does not refuse the write after the earlier ones. `None`: the record must be looked up before, by
+    /// `lookup`. Errors of the record are [`Reason::Answer`].
+    pub(super) fn write_suitable(
+        &mut self,
+        lookup: &CompositeItem,
+        item: CompositeItem,
+        location: KeyLocation,
+    ) -> Option<Result<usize, Reason>> {
+        let name = record_name(&item);
+        let mut record = match self.record_before(lookup, &name) {
+            RecordBefore::Known(record) => record,
+            RecordBefore::Unknown => return None,
+            RecordBefore::Never => return Some(self.write(item, location)),
+        };
+        if let RecordOperation::Write(write) = item.operation()
+            && !overlay::condition_fails(&item.operation(), Some(&record))
+            && let Err(failure) = overlay::try_write(&mut record, &write.change)
+        {
+            return Some(Err(Reason::Answer { failure }));
+        }
+        let place = self.write(item, location);
+        if let (Ok(_), Some(seen)) = (&place, self.records.get_mut(&name)) {
+            seen.written = Some((seen.writes.len(), record));
+        }
+        Some(place)
+    }
+
+    /// The record after the writes so far, as far as its type and contents decide whether it refuses another write.
+    fn record_before(&mut self, lookup: &CompositeItem, name: &RecordName) -> RecordBefore {
+        let Some(seen) = self.records.get_mut(name) else { return RecordBefore::Unknown };
+        if seen.writes.iter().any(|at| self.writes[*at].is_ahead()) {
+            return RecordBefore::Never;
+        }
+        let (done, record) = match seen.written.take().filter(|(done, _)| *done <= seen.writes.len()) {
+            Some((done, record)) => (done, Some(record)),
+            None => match (seen.answers.get(lookup.packed()), seen.version) {
+                (Some(answer), _) => (0, overlay::beginning_of_answer(answer)),
+                (None, Some(Timestamp::ZERO)) => (0, Some(None)),
+                (None, _) => (0, None),
+            },
+        };
+        let mut known = record;
+        for at in &seen.writes[done..] {
+            let write = self.writes[*at].operation();
+            if overlay::condition_fails(&write, known.as_ref()) {
+                // The commit aborts the transaction for it, and names it.
+                return RecordBefore::Never;
+            }
+            known = match overlay::after(known, &[write]) {
+                Ok(known) => known,
+                Err(()) => return RecordBefore::Never,
+            };
+        }
+        match known {
+            Some(record) => RecordBefore::Known(record),
+            None if !seen.answers.contains_key(lookup.packed()) => RecordBefore::Unknown,
+            None => RecordBefore::Never,
+        }
     }
 
     /// The number of writes.

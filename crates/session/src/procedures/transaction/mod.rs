@@ -142,6 +142,36 @@ impl Transaction {
         Ok(Promise::of_write(place, operation.reply_reader()))
     }
 
+    /// Same as [`Transaction::write`], for a write that depends on its record, such as `keyspace.increment(key, 1)` or `keyspace.append(key, &values)`: if
+    /// the record refuses it, because of its type or contents, this returns the error now. The record is read, and must be unchanged when the
+    /// transaction commits. A transaction whose writes are all checked in this way is done completely or not at all, whereas a commit leaves out a
+    /// write that its record refuses. Conditions are not checked before the commit.
+    ///
+    /// # Errors
+    /// That of the record; those of [`Transaction::read`] and [`Transaction::write`]. The write is not buffered then.
+    pub async fn write_checked<R>(&self, operation: Operation<'_, R>) -> Result<Promise<R>, Error> {
+        let key = operation.key().to_vec();
+        let about = |reason| Error::about(&key, reason);
+        let invalid = |invalid| about(Reason::InvalidTransaction(invalid));
+        let location = operation.keyspace().point_and_partition(&key);
+        let whole = operation.keyspace().lookup(&key);
+        let lookup = whole.item(None).map_err(invalid)?;
+        let mut is_read = false;
+        loop {
+            let item = operation.item(None).map_err(invalid)?;
+            match self.with(|buffer| buffer.write_suitable(&lookup, item, location))? {
+                Some(place) => {
+                    return Ok(Promise::of_write(place.map_err(about)?, operation.reply_reader()));
+                }
+                None if is_read => return Err(Error::NotReadBack { key: key.as_slice().into() }),
+                None => {}
+            }
+            let answer = self.fetch(&whole).await?;
+            self.with(|buffer| buffer.record_read(&lookup, &answer))?.map_err(about)?;
+            is_read = true;
+        }
+    }
+
     /// Buffers a write and returns its index.
     fn buffer_write<R>(&self, operation: &Operation<'_, R>) -> Result<usize, Error> {
         let about = |reason| Error::about(operation.key(), reason);

@@ -3,9 +3,10 @@
 use crate::Reply;
 use bytes::Bytes;
 use zerohop_record::memory::{MemoryContents, MemoryRecord};
+use zerohop_record::state::ApplyOutcome;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::{RecordOperation, RecordWrite, WriteChange};
+use zerohop_wire::messages::{Condition, RecordOperation, RecordWrite, WriteChange};
 
 /// A record as the transaction sees it; `None` if it is absent. It has neither version nor expiry.
 pub(super) type LocalRecord = Option<MemoryRecord>;
@@ -26,6 +27,42 @@ pub(super) fn of_answer(answer: &Result<Reply, Failure<'static>>) -> Option<Loca
         }
         _ => None,
     }
+}
+
+/// The record that a lookup returned, for [`try_write`]: of a long list only the values of the first page.
+pub(super) fn beginning_of_answer(answer: &Result<Reply, Failure<'static>>) -> Option<LocalRecord> {
+    match answer {
+        Ok(Reply::List { values, .. }) => {
+            Some(local(MemoryContents::List(values.iter().map(|value| value.to_vec()).collect())))
+        }
+        answer => of_answer(answer),
+    }
+}
+
+/// Whether the condition of a write is known not to hold for this record. A condition on a version is decided at the commit.
+pub(super) fn condition_fails(operation: &RecordOperation<'_>, record: Option<&LocalRecord>) -> bool {
+    let RecordOperation::Write(write) = operation else { return false };
+    matches!(
+        (write.condition, record),
+        (Condition::IfAbsent, Some(Some(_))) | (Condition::IfPresent, Some(None))
+    )
+}
+
+/// Applies one more write to a record. Errors: the record refuses it because of its type or contents, and stays as it is.
+pub(super) fn try_write(record: &mut LocalRecord, change: &WriteChange<'_>) -> Result<(), Failure<'static>> {
+    let Some(applied) = change.apply_in_memory(record, Timestamp::ZERO, 0) else { return Ok(()) };
+    Err(match applied? {
+        ApplyOutcome::WrongType(found) => Failure::WrongType { found },
+        ApplyOutcome::NotANumber => Failure::NotANumber,
+        ApplyOutcome::Overflow => Failure::Overflow,
+        ApplyOutcome::ValueTooLong { length, limit } => Failure::ValueTooLong { length, limit },
+        ApplyOutcome::TooMany { count, limit } => Failure::TooMany { count, limit },
+        // A comparison that fails aborts the entire transaction. A removal of nothing is no refusal.
+        ApplyOutcome::CompareFailed { .. } | ApplyOutcome::NotFound => return Ok(()),
+        ApplyOutcome::Done { .. } | ApplyOutcome::Counter { .. } | ApplyOutcome::RemovedRecord { .. } => {
+            return Ok(());
+        }
+    })
 }
 
 /// Applies these writes to a record. `None`: the result depends on contents that are unknown. Errors: the client cannot compute the effect of
@@ -122,6 +159,21 @@ mod tests {
         assert_eq!(after(None, &[keep(0, 1)]), Ok(None));
         let bit = WriteChange::SetBit(SetBit { offset: 7, on: true });
         assert_eq!(after(Some(None), &[bit, extend]), Ok(Some(bytes("\u{1}!"))));
+        for (record, change, suits) in [
+            (bytes("x"), add, false),
+            (bytes("1"), add, true),
+            (bytes("x"), append, false),
+            (list(1), append, true),
+            (list(1), extend, false),
+            (list(1), swap, false),
+            (bytes("x"), swap, true),
+            (list(1), insert, true),
+            (None, WriteChange::Remove(Remove), true),
+        ] {
+            let mut after = record.clone();
+            assert_eq!(try_write(&mut after, &change).is_ok(), suits, "{record:?} {change:?}");
+            assert!(suits || after == record, "{record:?} {change:?}");
+        }
         let blob = WriteChange::Blob(BlobChange::DropChunk { stamp: BlobStamp::default() });
         assert_eq!(after(Some(bytes("x")), &[blob]), Err(()));
     }
