@@ -183,6 +183,14 @@ fn page_reads_fields_that_the_status_has() {
     };
     fields("status.", &status);
     fields("view.", &status["view"]);
+    // Rates are differences of counters.
+    let metrics = get(&server, "/metrics").1;
+    let counters: Vec<&str> =
+        page.split('"').filter(|word| word.starts_with("zerohop_") && word.ends_with("_total")).collect();
+    assert_eq!(counters.len(), 5, "{counters:?}");
+    for counter in counters {
+        assert!(metrics.contains(&format!("\n{counter}{{instance=")), "{counter} is no counter of instances");
+    }
     fields("node.", &status["nodes"][0]);
     fields("one.", &status["keyspaces"][0]);
     for group in ["lost", "down", "below_min_in_sync", "rebuilding", "recovering"] {
