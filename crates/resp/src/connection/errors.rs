@@ -21,10 +21,22 @@ pub(crate) fn wrong_number(command: &str) -> String {
     format!("ERR wrong number of arguments for '{command}' command")
 }
 
-/// Whether a browser was made to send an HTTP request. As in Redis, nothing after it is read.
-pub(super) fn is_http(name: &[u8]) -> bool {
-    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+/// Whether the command is the beginning of an HTTP request, which a browser can be made to send. As in Redis, nothing after it is read.
+pub(super) fn is_http(args: Args<'_>) -> bool {
+    let name = args.at(0);
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") || is_http_line(args)
 }
+
+/// Whether the command is the first line of an HTTP request.
+pub(super) fn is_http_line(args: Args<'_>) -> bool {
+    args.len() == 3 && args.at(2).starts_with(b"HTTP/1.")
+}
+
+/// The answer to an HTTP request: a person has taken the port of an instance for that of a manager.
+pub(super) const HTTP_ANSWER: &str = "HTTP/1.1 404 Not Found\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 207\r\n\
+connection: close\r\n\r\n\
+This is the port of an instance, which speaks the protocols of Redis and of zerohop. The port of the node's manager serves HTTP: a page \
+at /, and /status, /metrics and /health. `zerohop node list` shows it.\n";
 
 /// Most characters of the client's input that an error repeats.
 const REPEATED_MAX: usize = 128;

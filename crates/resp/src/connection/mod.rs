@@ -32,7 +32,8 @@ use crate::unit::{MAY_PAGE, Unit, UnitKind};
 use crate::{Args, ConnectionWorld, PartitionPlace, Protocol, ReplyWriter, Ticket};
 
 use errors::{
-    MEMORY_FULL, NOT_YET, ends_or_stops_transactions, internal, is_http, repeated, unknown_command,
+    HTTP_ANSWER, MEMORY_FULL, NOT_YET, ends_or_stops_transactions, internal, is_http, is_http_line, repeated,
+    unknown_command,
 };
 use gather::Gather;
 use long_reply::PagedCommand;
@@ -42,6 +43,9 @@ use steps::Steps;
 use transaction::{Transaction, Watch};
 
 pub(crate) use errors::{CROSS_SLOT, wrong_number};
+
+/// The name of the last command of a connection that has sent none, in the reply of `CLIENT LIST`.
+const NO_COMMAND: &str = "NULL";
 
 /// The result of [`Connection::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +143,7 @@ impl Connection {
             local_address: local_address.to_owned(),
             since_us: now_us,
             last_us: now_us,
-            last_command: "NULL",
+            last_command: NO_COMMAND,
             name: String::new(),
             library: String::new(),
             library_version: String::new(),
@@ -376,7 +380,11 @@ impl Connection {
         self.begin_reply();
         let command = match self.find(args, world) {
             Ok(command) => command,
-            Err(_) if is_http(args.at(0)) => {
+            Err(_) if is_http(args) => {
+                // A connection that has sent a command before reads replies of Redis.
+                if is_http_line(args) && self.last_command == NO_COMMAND {
+                    out.extend_from_slice(HTTP_ANSWER.as_bytes());
+                }
                 self.closing = true;
                 return;
             }

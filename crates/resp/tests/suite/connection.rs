@@ -503,10 +503,6 @@ fn invalid_command_bytes_close_connection_after_error() {
             (NextStep::Close, format!("+PONG\r\n{text}").as_str())
         );
     }
-    // An HTTP request, which a browser can be made to send, closes the connection without a reply.
-    let mut client = ModelClient::new();
-    client.bytes(b"POST / HTTP/1.1\r\nHost: x\r\n\r\nFLUSHALL\r\n");
-    assert_eq!((client.then, client.replies().as_str()), (NextStep::Close, ""));
 }
 
 #[test]

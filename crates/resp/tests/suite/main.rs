@@ -4,6 +4,7 @@
 mod bounds;
 mod connection;
 mod dropped;
+mod http;
 mod long_replies;
 mod pipelines;
 mod recorded;
