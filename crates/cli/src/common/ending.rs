@@ -121,6 +121,11 @@ impl CommandError {
         Self::RefusedAs { word, reason }
     }
 
+    /// Whether no node has answered.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        matches!(self, Self::NoCluster(_) | Self::Unreachable(_) | Self::Silent { .. })
+    }
+
     /// Whether it may or may not be done, or is done in part.
     pub(crate) fn is_unknown(&self) -> bool {
         match self {

@@ -16,6 +16,11 @@ impl Endpoints {
         Endpoints(vec![address.to_owned()])
     }
 
+    /// Several of them.
+    pub(crate) fn several(addresses: Vec<String>) -> Endpoints {
+        Endpoints(addresses)
+    }
+
     /// For clap: addresses with commas between them; one without a port has the default port.
     pub(crate) fn read(text: &str) -> Result<Endpoints, String> {
         let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());

@@ -19,6 +19,7 @@ pub(crate) mod keys;
 pub(crate) mod lines;
 pub(crate) mod names;
 pub(crate) mod other_cluster;
+pub(crate) mod other_nodes;
 pub(crate) mod outage;
 pub(crate) mod output;
 pub(crate) mod progress;

@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -17,9 +18,11 @@ use zerohop_wire::ids::MapEpoch;
 
 use super::ending::CommandError;
 use super::endpoint::{self, Endpoints};
+use super::other_nodes::{DATA_DEFAULT, OtherNodes};
 use super::secret::SecretPlace;
 use super::tls::ClusterTls;
-use super::{http, quantity};
+use super::{admin, http, other_nodes, quantity};
+use crate::output;
 
 /// How long a cluster may take to answer at all. Shorter than the limit of an operation, so that an
 /// unreachable cluster is reported soon.
@@ -27,6 +30,9 @@ const CONNECT_MAX: Duration = Duration::from_secs(2);
 
 /// How long a connection may take that only shows whether a process listens.
 const PROBE_MAX: Duration = Duration::from_secs(1);
+
+/// The notice that another node is asked, which a command prints once.
+static NOTICE: Once = Once::new();
 
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ClusterTarget {
@@ -77,6 +83,36 @@ impl ClusterTarget {
             ..ClientOptions::default()
         };
         change(&mut options);
+        match self.connect_to_named(options.clone()).await {
+            Err(error) if error.is_unanswered() && options.manager.is_none() => {
+                self.connect_to_others(options).await.ok_or(error)
+            }
+            connected => connected,
+        }
+    }
+
+    /// Connects to another node of the cluster in `zerohop-data`, if a node of it has served one of the endpoints.
+    async fn connect_to_others(&self, options: ClientOptions) -> Option<Client> {
+        let OtherNodes { cluster, addresses } =
+            other_nodes::of_folder(Path::new(DATA_DEFAULT), &self.endpoints())?;
+        let notice = format!(
+            "zerohop: {} does not answer; another node of the cluster in {DATA_DEFAULT} is asked: {}",
+            self.endpoints().join(", "),
+            addresses.join(", ")
+        );
+        let target = ClusterTarget { endpoint: vec![Endpoints::several(addresses)], ..self.clone() };
+        let client = target.connect_to_named(options).await.ok()?;
+        // Another cluster may listen there meanwhile.
+        let status = timeout(CONNECT_MAX, admin::status(&client)).await.ok()?.ok()?;
+        if status.cluster != cluster.0 {
+            return None;
+        }
+        NOTICE.call_once(|| output::problem(&notice));
+        Some(client)
+    }
+
+    /// Connects to the named endpoints, or the default one.
+    async fn connect_to_named(&self, options: ClientOptions) -> Result<Client, CommandError> {
         let endpoints = self.endpoints();
         let looked_up = AtomicUsize::new(0);
         let connected = tokio::select! {

@@ -17,9 +17,9 @@ use zerohop_server::{FolderOwner, LocalCluster, LocalStart, StartError, holds_da
 
 use zerohop_wire::messages::ClusterId;
 
-use super::NODES_MAX;
 use crate::common::ending::CommandError;
 use crate::common::names;
+use crate::common::other_nodes::NODES_MAX;
 
 /// See the module.
 #[derive(Debug)]

@@ -21,6 +21,7 @@ use self::missing_folders::MissingNodes;
 use self::s3::UpS3;
 use self::served::{ServedPartitions, ready_words, wait_until_served};
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::other_nodes::{DATA_DEFAULT, NODES_MAX};
 use crate::common::runtime::{StopSignals, runtime};
 use crate::common::secret::SecretPlace;
 use crate::common::tls::NodeTls;
@@ -29,9 +30,6 @@ use crate::local::{LocalNode, NodePlan, ReadyNode, ReservedPorts, StartingNode};
 use crate::node::RedisTimeout;
 use crate::output;
 use crate::s3::running::RunningGateway;
-
-/// The default data folder.
-const DATA_DEFAULT: &str = "zerohop-data";
 
 #[derive(Args, Debug)]
 pub(crate) struct UpArguments {
@@ -86,9 +84,6 @@ struct UpOutput<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     s3_metrics: Option<String>,
 }
-
-/// The most nodes of a local cluster: more would only test the machine.
-const NODES_MAX: u32 = 16;
 
 /// The default number of nodes: the least that loses nothing, and stays available, when one fails.
 const NODES_DEFAULT: u32 = 3;

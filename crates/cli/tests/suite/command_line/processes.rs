@@ -195,6 +195,37 @@ fn message_about_an_ended_node_names_the_endpoint_of_another() {
     assert_eq!(code(&output), 0, "{output:?}");
 }
 
+#[test]
+fn command_asks_other_nodes_of_the_local_cluster_when_its_node_is_gone() {
+    let folder = crate::support::folder();
+    let data = folder.path().join("zerohop-data");
+    let mut command = zerohop(&["up", "--nodes", "3", "--instances", "1", "--port", "0", "--json", "--data"]);
+    command.arg(&data);
+    let cluster = ServingProgram::start(command);
+    cluster.ok(&["kv", "insert", "k", "v"]);
+    let first = cluster.endpoint().to_owned();
+    let second = cluster.ready["nodes"][1]["manager"].as_str().unwrap();
+    let lookup = |folder: &std::path::Path| {
+        let arguments = ["kv", "lookup", "k", "--endpoint", &first];
+        zerohop(&arguments).current_dir(folder).output().unwrap()
+    };
+    let found = lookup(folder.path());
+    assert_eq!((stdout(&found).as_str(), stderr(&found).as_str()), ("v", ""), "its node is asked");
+    kill_process(cluster.node_pid(), Signal::KILL).unwrap();
+    wait_until_exited(cluster.node_pid());
+    let found = wait_for("a lookup", || lookup(folder.path()), |found| code(found) == 0);
+    assert_eq!(stdout(&found), "v");
+    let notice = stderr(&found);
+    let words = format!(
+        "zerohop: {first} does not answer; another node of the cluster in zerohop-data is asked: {second}"
+    );
+    assert!(notice.starts_with(&words) && notice.lines().count() == 1, "{notice}");
+    // Elsewhere nothing is known of the other nodes.
+    let elsewhere = lookup(&data);
+    assert_eq!(code(&elsewhere), 3, "{elsewhere:?}");
+    assert!(stderr(&elsewhere).contains("connection refused"), "{elsewhere:?}");
+}
+
 /// A process that is stopped until this is dropped.
 struct StoppedProcess(Pid);
 
