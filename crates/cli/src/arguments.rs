@@ -107,10 +107,9 @@ pub(crate) enum CliCommand {
     /// stat or rm. `check` requires that a record has a version, or does not exist. Keys and values with spaces need
     /// quotes. Lookups read the state at which the transaction commits.
     ///
-    /// Other clients see all changes of the transaction or none. If a condition, a comparison or a check fails, nothing
-    /// is done. A record refuses an operation of the wrong type, such as `append` to bytes or `incr` of text. Then only
-    /// this operation is left out. The exit code is 1 in both cases; the message, or `done` in the JSON, tells them
-    /// apart.
+    /// All operations are done, or none, and other clients see all changes or none. If a condition, a comparison or a
+    /// check fails, nothing is done and the exit code is 1. If a record refuses an operation of the wrong type, such as
+    /// `append` to bytes or `incr` of text, nothing is done and the exit code is 3.
     Txn(TxnArguments),
     /// Reads and writes large objects (blobs), completely or in parts.
     #[command(subcommand)]

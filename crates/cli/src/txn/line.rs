@@ -227,6 +227,23 @@ impl LineOperation {
         }
     }
 
+    /// Whether a record may refuse it, because of its type or contents.
+    pub(super) fn is_checked(&self) -> bool {
+        matches!(
+            self,
+            Self::Append { .. }
+                | Self::Extend { .. }
+                | Self::Incr { .. }
+                | Self::Cas { .. }
+                | Self::Transform { .. }
+        )
+    }
+
+    /// Whether it writes to a record, which cannot refuse it.
+    pub(super) fn is_overwrite(&self) -> bool {
+        matches!(self, Self::Insert { .. } | Self::Remove { .. })
+    }
+
     /// The number argument, if it is a transform.
     fn given(&self) -> Option<&TxnTransformArguments> {
         match self {

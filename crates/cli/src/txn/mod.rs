@@ -6,7 +6,7 @@ mod show;
 mod tokenizer;
 mod transform;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{IsTerminal, Read, stdin};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -110,6 +110,8 @@ pub(crate) async fn run(arguments: TxnArguments) -> Result<CommandEnding, Comman
     let (lines, keyspaces, progress) = (&lines, &keyspaces, &progress);
     let note = |now: TxnProgress| *progress.lock().unwrap_or_else(PoisonError::into_inner) = now;
     let work = |tx: Transaction| async move {
+        // Read together, as each of them is to be read.
+        tx.read_many(&checked_records(lines, keyspaces)).await?;
         let mut results = Vec::with_capacity(lines.len());
         let mut ends = Vec::with_capacity(lines.len());
         for (place, line) in lines.iter().enumerate() {
@@ -193,7 +195,29 @@ async fn open(
     Ok(keyspaces)
 }
 
-/// Adds one operation to the transaction. The inner error: a check failed.
+/// The records that lines write to and that may refuse this, unless an earlier line writes to them.
+fn checked_records<'a>(
+    lines: &'a [Line],
+    keyspaces: &'a BTreeMap<Option<String>, Keyspace>,
+) -> Vec<(&'a Keyspace, &'a [u8])> {
+    let (mut written, mut records) = (BTreeSet::new(), Vec::new());
+    for line in lines {
+        let at = line.operation.at();
+        let (keyspace, key) = (&keyspaces[&at.keyspace], at.key.as_bytes());
+        let is_checked = line.operation.is_checked();
+        if key.is_empty() || !is_checked && !line.operation.is_overwrite() {
+            continue;
+        }
+        let is_first = written.insert((keyspace.id(), key));
+        if is_first && is_checked {
+            records.push((keyspace, key));
+        }
+    }
+    records
+}
+
+/// Adds one operation to the transaction. A record that would refuse it ends the transaction here: the commit would leave out this operation
+/// alone. The inner error: a check failed.
 async fn step(
     tx: &Transaction,
     keyspace: &Keyspace,
@@ -235,22 +259,24 @@ async fn step(
         }
         LineOperation::Append { values, condition, .. } => {
             let values: Vec<&[u8]> = values.iter().map(|value| value.as_bytes()).collect();
-            LineResult::Length(tx.write(keyspace.append(key, &values).condition((*condition).into()))?)
+            let append = keyspace.append(key, &values);
+            LineResult::Length(tx.write_checked(append.condition((*condition).into())).await?)
         }
         LineOperation::Extend { value, condition, .. } => {
             let extend = keyspace.extend(key, value.as_bytes());
-            LineResult::Length(tx.write(extend.condition((*condition).into()))?)
+            LineResult::Length(tx.write_checked(extend.condition((*condition).into())).await?)
         }
         LineOperation::Incr { delta, condition, .. } => {
-            LineResult::Sum(tx.write(keyspace.increment(key, *delta).condition((*condition).into()))?)
+            let increment = keyspace.increment(key, *delta);
+            LineResult::Sum(tx.write_checked(increment.condition((*condition).into())).await?)
         }
         LineOperation::Cas { expected, new, .. } => {
             let expected = expected.expect.as_ref().map(|value| value.as_bytes());
             let new = new.value.as_ref().map(|value| value.as_bytes());
-            LineResult::Version(tx.write(keyspace.compare_swap(key, expected, new))?)
+            LineResult::Version(tx.write_checked(keyspace.compare_swap(key, expected, new)).await?)
         }
         LineOperation::Transform { given, condition, .. } => {
-            LineResult::Number(given.write((tx, (*condition).into()), keyspace, key)?)
+            LineResult::Number(given.write((tx, (*condition).into()), keyspace, key).await?)
         }
         LineOperation::Blob(operation) => {
             LineResult::Blob(blob::step(&tx.blob(keyspace, key.to_vec()), operation).await?)

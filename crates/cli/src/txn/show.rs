@@ -324,6 +324,9 @@ pub(super) fn refused(
                     let noun = if is_of_blob(line) { "blob" } else { "key" };
                     format!("line {}: {noun} {key}: the transaction was not done: {reason}", line.number)
                 }
+                Reason::Answer { .. } => {
+                    format!("line {}: {}; nothing was done", line.number, sentence(line, &error))
+                }
                 _ => format!("line {}: {}", line.number, sentence(line, &error)),
             };
             let message = why.map_or(message.clone(), |why| format!("{message}. {why}"));

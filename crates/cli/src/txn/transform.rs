@@ -38,14 +38,14 @@ impl TxnTransformArguments {
         of_type!(self.number, check(self))
     }
 
-    /// Adds the transform to the transaction.
-    pub(super) fn write(
+    /// Adds the transform to the transaction, if the record does not refuse it.
+    pub(super) async fn write(
         &self,
         (tx, condition): (&Transaction, Condition),
         keyspace: &Keyspace,
         key: &[u8],
     ) -> Result<NumberReader, Error> {
-        of_type!(self.number, write(self, (tx, condition), keyspace, key))
+        of_type!(self.number, write(self, (tx, condition), keyspace, key).await)
     }
 
     /// Adds the transform of a number in a blob to the transaction.
@@ -79,7 +79,7 @@ fn check<N: Number + FromStr>(given: &TxnTransformArguments) -> Result<(), Strin
     operand::<N>(given.operator.into(), &given.operand).map(drop)
 }
 
-fn write<N>(
+async fn write<N>(
     given: &TxnTransformArguments,
     (tx, condition): (&Transaction, Condition),
     keyspace: &Keyspace,
@@ -96,5 +96,5 @@ where
         true => keyspace.transform_and_get_old(key, transform),
         false => keyspace.transform(key, transform),
     };
-    Ok(number_reader(tx.write(transform.condition(condition))?))
+    Ok(number_reader(tx.write_checked(transform.condition(condition)).await?))
 }

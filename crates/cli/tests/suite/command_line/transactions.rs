@@ -65,16 +65,64 @@ fn json_output_has_each_result_and_each_refusal() {
     let (code, printed, _) = txn(&cluster, &["incr n", "insert n x --if-absent"], true);
     let report: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!((code, &report["reason"], &report["key"]), (1, &json!("condition_failed"), &json!("n")));
-    // One line is refused by its record, and the other takes effect.
-    let (code, printed, why) = txn(&cluster, &["", "append n v", "insert m v"], true);
+    // One line is refused by its record, and no line takes effect.
+    let (code, printed, why) = txn(&cluster, &["", "insert m v", "append n v"], true);
     let report: Value = serde_json::from_str(&printed).unwrap();
-    assert_eq!((code, &report["done"]), (1, &json!(true)));
-    let refused = &report["results"][0];
-    assert_eq!(refused["reason"], "wrong_type");
-    let sentence = refused["error"].as_str().unwrap();
-    assert!(sentence.starts_with("line 2: key \"n\"") && sentence.ends_with("the other operations are done"));
+    assert_eq!((code, &report["done"], &report["reason"]), (3, &json!(false), &json!("wrong_type")));
+    assert_eq!((&report["line"], &report["key"]), (&json!(3), &json!("n")));
+    let sentence = report["error"].as_str().unwrap();
+    assert!(
+        sentence.starts_with("line 3: key \"n\"") && sentence.ends_with("; nothing was done"),
+        "{sentence}"
+    );
     assert_eq!(why, format!("zerohop: {sentence}\n"), "the sentence stays on standard error");
-    assert_eq!(cluster.ok(&["kv", "lookup", "m"]), "v");
+    assert_eq!(self::code(&cluster.run(&["kv", "lookup", "m"])), 1);
+}
+
+#[test]
+fn operation_that_a_record_refuses_leaves_all_others_undone() {
+    let cluster = ServingProgram::in_memory();
+    cluster.ok(&["keyspace", "create", "other", "--durability", "memory"]);
+    cluster.ok(&["kv", "insert", "word", "x"]);
+    cluster.ok(&["kv", "insert", "full", &i64::MAX.to_string()]);
+    cluster.ok(&["kv", "append", "list", "a", "-k", "other"]);
+    for (lines, refused) in [
+        (&["incr n", "incr word"][..], 2),
+        (&["incr full", "incr n"], 1),
+        (&["incr n", "append word v"], 2),
+        (&["incr n", "extend list v -k other"], 2),
+        (&["incr n", "transform list add 1 -k other"], 2),
+        (&["incr n", "cas list v --expect a -k other"], 2),
+        // The lines above have made what refuses it.
+        (&["incr n", "insert new x", "incr new"], 3),
+        (&["append new v", "incr n", "lookup new", "extend new w"], 4),
+        (&["incr n", "append list v -k other", "append list w -k other", "incr list -k other"], 4),
+        (&["incr n", "remove word", "append word v", "incr word"], 4),
+    ] {
+        let (code, printed, why) = txn(&cluster, lines, false);
+        assert_eq!((code, printed.as_str()), (3, ""), "{lines:?}: {why}");
+        assert!(why.starts_with(&format!("zerohop: line {refused}: key \"")), "{lines:?}: {why}");
+        assert!(why.ends_with("; nothing was done\n"), "{lines:?}: {why}");
+        for key in ["n", "new"] {
+            assert_eq!(self::code(&cluster.run(&["kv", "lookup", key])), 1, "{lines:?} has written {key}");
+        }
+        assert_eq!(cluster.ok(&["kv", "lookup", "word"]), "x", "{lines:?}");
+        assert_eq!(cluster.ok(&["kv", "lookup", "list", "-k", "other"]), "a\n", "{lines:?}");
+    }
+    // What the lines above have made suits the operation.
+    let lines =
+        ["insert word 4", "incr word", "remove list -k other", "extend list x -k other", "incr n", "incr n"];
+    assert_eq!(txn(&cluster, &lines, false), (0, "5\n1\n1\n2\n".to_owned(), String::new()));
+    // Of a long list, only a page is read.
+    let values: Vec<String> = (0..4000).map(|number| number.to_string()).collect();
+    let append = ["kv", "append", "long"].into_iter().chain(values.iter().map(String::as_str));
+    let append: Vec<&str> = append.collect();
+    cluster.ok(&append);
+    cluster.ok(&append);
+    let (code, printed, why) = txn(&cluster, &["append long v", "append long w", "incr long"], false);
+    assert_eq!((code, printed.as_str()), (3, ""), "{why}");
+    let appended = txn(&cluster, &["append long v", "append long w"], false);
+    assert_eq!(appended, (0, "8001\n8002\n".to_owned(), String::new()));
 }
 
 #[test]
@@ -87,16 +135,16 @@ fn transform_lines_change_numbers_and_print_results() {
     assert_eq!((code, &report["done"]), (0, &json!(true)));
     let first = json!({ "operation": "transform", "key": "n", "done": true, "value": 120 });
     assert_eq!((&report["results"][0], &report["results"][1]["value"]), (&first, &json!(122)));
-    // An operation that a record refuses is reported with its line, and the rest is done.
+    // An operation that a record refuses is reported with its line.
     let (code, _, why) = txn(&cluster, &["append l v", "incr c", "transform l add 1"], false);
-    assert_eq!(code, 1);
+    assert_eq!(code, 3);
     assert!(why.starts_with("zerohop: line 3: key \"l\""), "{why}");
     for bad in ["transform n or 1 --type f32", "transform n add 1.5", "transform n divide 2"] {
         let (code, _, why) = txn(&cluster, &["incr c", bad], false);
         assert_eq!(code, 2, "{why}");
         assert!(why.contains("line 2 of the transaction"), "{why}");
     }
-    assert_eq!(cluster.ok(&["kv", "lookup", "c"]), "3");
+    assert_eq!(cluster.ok(&["kv", "lookup", "c"]), "2");
 }
 
 #[test]
