@@ -11,6 +11,8 @@ use super::names;
 pub(crate) enum DemoError {
     /// DIR does not exist, or is a file.
     NotAFolder { path: PathBuf, reason: String },
+    /// DIR has no file.
+    NoFiles { path: PathBuf },
     /// There are more files than the demo keeps in memory.
     TooManyFiles { most: usize },
     /// The folder for the data is not empty.
@@ -26,6 +28,9 @@ impl fmt::Display for DemoError {
         match self {
             DemoError::NotAFolder { path, reason } => {
                 write!(f, "{}: {reason}: name a folder whose files are to be stored", names::path(path))
+            }
+            DemoError::NoFiles { path } => {
+                write!(f, "{}: has no files to store: name a folder that has some", names::path(path))
             }
             DemoError::TooManyFiles { most } => {
                 write!(f, "there are more than {most} files: name a smaller folder")

@@ -84,6 +84,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<CommandEnding, CommandErr
     let dir = arguments.dir.clone().unwrap_or_else(default_folder);
     let work = DemoFolder::make(arguments.data.as_deref(), arguments.keep)?;
     let source = Arc::new(DemoFiles::find(&dir, work.path())?);
+    if source.files.is_empty() {
+        return Err(DemoError::NoFiles { path: dir }.into());
+    }
     let mut report = DemoReport {
         folder: names::path(&dir),
         skipped_folders: source.skipped_folders,

@@ -96,10 +96,11 @@ fn demo_prints_short_report_without_progress_off_terminal() {
 }
 
 #[test]
-fn empty_folder_is_accepted_and_missing_one_is_reported() {
+fn folder_that_is_empty_or_missing_is_reported_before_nodes_start() {
     let root = crate::support::folder();
-    let report = report(root.path(), &["--one-node"]);
-    assert_eq!((&report["files"], &report["acknowledged"]), (&0.into(), &0.into()));
+    let empty = demo(root.path(), &["--data", root.path().join("data").to_str().unwrap()]);
+    assert_eq!((code(&empty), empty.stdout.len()), (3, 0), "{empty:?}");
+    assert!(String::from_utf8_lossy(&empty.stderr).contains("has no files to store"), "{empty:?}");
     let file = root.path().join("file");
     std::fs::write(&file, "x").unwrap();
     for bad in [file, root.path().join("nothing")] {
