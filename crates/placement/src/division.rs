@@ -126,9 +126,14 @@ impl Division {
 
     /// The partitions that one of an earlier division has become; itself, if it was not split.
     pub fn successors(&self, partition: PartitionId, before: &Division) -> Vec<PartitionId> {
+        self.successors_of((partition, before.count))
+    }
+
+    /// The same for a partition of a division of this keyspace into so many partitions.
+    pub fn successors_of(&self, (partition, before): (PartitionId, PartitionCount)) -> Vec<PartitionId> {
         match self.order {
             KeyOrder::Hashed => {
-                let each = (self.count.get() / before.count.get()).max(1);
+                let each = (self.count.get() / before.get()).max(1);
                 (0..each).map(|n| PartitionId(partition.get() * each + n)).collect()
             }
             KeyOrder::Ordered if self.position(partition).is_some() => vec![partition],

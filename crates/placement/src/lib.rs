@@ -27,7 +27,7 @@ mod separators;
 pub use codec::DecodeError;
 pub use division::Division;
 pub use hash::HashKind;
-pub use keyspace::{ConfigError, Durability, KeyOrder, KeyspaceConfig, KeyspaceName};
+pub use keyspace::{ChangeHistory, ConfigError, Durability, KeyOrder, KeyspaceConfig, KeyspaceName};
 pub use map::{
     Address, ClusterMap, Grant, Group, GroupState, Groups, InstanceRef, Keyspace, MapChange, MapDelta,
     MapDifference, MapError, MapHistory, Node, NodeRef, NodeState, PendingSplit, Permissions, ReplicaGroup,

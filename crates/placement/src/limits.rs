@@ -75,6 +75,15 @@ pub const BATCH_DELAY_US_MAX: u32 = 1_000_000;
 /// Maximum size of one collected batch in bytes: half of what a frame can contain.
 pub const BATCH_BYTES_MAX: u32 = 8 << 20;
 
+/// The longest history of a keyspace: a week, as its changes are in the memory of each copy.
+pub const HISTORY_KEPT_MS_MAX: u32 = 7 * 24 * 3_600_000;
+
+/// The least memory of a partition's history: a few of the longest values that it keeps.
+pub const HISTORY_KEPT_BYTES_MIN: u32 = 256 << 10;
+
+/// The most memory of a partition's history.
+pub const HISTORY_KEPT_BYTES_MAX: u32 = 1 << 30;
+
 // The length of all addresses of a node, each with a separator, is encoded in 16 bits.
 const _: () = assert!((ADDRESS_BYTES_MAX + 1) * (INSTANCES_PER_NODE_MAX + 1) - 1 <= u16::MAX as usize);
 // A chunk, and a batch, fit in one frame.

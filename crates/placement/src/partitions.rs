@@ -31,6 +31,15 @@ impl PartitionCount {
         Ok(PartitionCount { count: partitions })
     }
 
+    /// The number of partitions of some keyspace, hashed or ordered; `None` beyond the limits.
+    #[must_use]
+    pub const fn of_division(partitions: u32) -> Option<PartitionCount> {
+        match partitions {
+            1..=PARTITIONS_MAX => Some(PartitionCount { count: partitions }),
+            _ => None,
+        }
+    }
+
     /// The regions between separators.
     pub(crate) const fn of_regions(regions: u32) -> PartitionCount {
         PartitionCount { count: regions }

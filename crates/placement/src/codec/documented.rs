@@ -7,6 +7,7 @@ use tables::{Document, Field, check, field, open};
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, NodeId, PartitionEpoch, PartitionId};
 
 use super::*;
+use crate::keyspace::ChangeHistory;
 use crate::layout::{CONFIG_BYTES_MIN, HEADER_BYTES, RING_BYTES};
 use crate::map::{Address, Grant, Groups, Permissions, ReplicaGroup, Ring, Table, TokenEntry};
 use crate::partitions::PartitionCount;
@@ -88,7 +89,7 @@ fn header(document: &mut Document<'_>) {
     let change = MapChange::BeginDropKeyspace(KeyspaceId(A));
     let delta = MapDelta { from: MapEpoch(LONG), to: MapEpoch(LONG + 1), changes: vec![change.clone()] };
     let versions = format!(
-        "version: {VERSION_PENDING_SPLITS} if there is a change of kind {BEGIN_SPLIT_KEYSPACE}, {BEGIN_SPLIT_REGION} or {CANCEL_SPLIT}; else {VERSION_REGIONS} if there is one of kind {SPLIT_REGION} or {HAS_REGIONS}; else {VERSION_SEPARATORS} if a configuration has separators; else {VERSION_ORDERED} if one has an ordered keyspace; else {VERSION_EXPIRY} if there is a change of kind \
+        "version: {VERSION_HISTORY} if a configuration has a history; else {VERSION_PENDING_SPLITS} if there is a change of kind {BEGIN_SPLIT_KEYSPACE}, {BEGIN_SPLIT_REGION} or {CANCEL_SPLIT}; else {VERSION_REGIONS} if there is one of kind {SPLIT_REGION} or {HAS_REGIONS}; else {VERSION_SEPARATORS} if a configuration has separators; else {VERSION_ORDERED} if one has an ordered keyspace; else {VERSION_EXPIRY} if there is a change of kind \
          {PUT_EXPIRING}; else {VERSION_DROPPING} if there is one of kind \
          {BEGIN_DROP_KEYSPACE}; else {VERSION_TOKENS} if there is one of kind \
          {PUT_TOKEN} or {REMOVE_TOKEN}; else {VERSION_PLACED} if there is one of kind {CREATE_PLACED}; else {VERSION_HAS_SPLIT} if \
@@ -200,7 +201,7 @@ fn configuration(document: &mut Document<'_>) {
     let fields = [
         field("name, a text: 1 to 63", text("papers")),
         field("partitions, as a power of two", [9]),
-        field("bits 0 to 5: hash: 0 `xxh3`, 1 `fnv1a`, 2 `jenkins`, 3 `sdbm`, 4 `crc16`; bit 7", [4]),
+        field("bits 0 to 4: hash: 0 `xxh3`, 1 `fnv1a`, 2 `jenkins`, 3 `sdbm`, 4 `crc16`; bit 7", [4]),
         field("seed", LONG.to_le_bytes()),
         field("replicas, 1 to 8", [8]),
         field("min-in-sync, 1 to replicas", [7]),
@@ -223,6 +224,14 @@ fn configuration(document: &mut Document<'_>) {
         open("`k` times: length of the separator less 1 (1), and its bytes", *b"\0m\x01n0"),
     ];
     document.layout("Separators / offset", &[], &divided[ordered.len()..], &fields);
+    let history = ChangeHistory { ms: A, bytes: B };
+    let watched = written(|bytes| write_config(bytes, &KeyspaceConfig { history, ..config_of() }));
+    assert_eq!(watched[text("papers").len() + 1], 4 | 1 << 5, "the bit of the history");
+    let fields = [
+        field("ms for which changes are kept", A.to_le_bytes()),
+        field("bytes of the changes that a copy of a partition keeps", B.to_le_bytes()),
+    ];
+    document.layout("History / offset", &[], &watched[bytes.len()..], &fields);
     let names = HASHES.map(|(number, hash)| format!("{number} {hash:?}").to_lowercase());
     assert_eq!(names, ["0 xxh3", "1 fnv1a", "2 jenkins", "3 sdbm", "4 crc16"]);
 }

@@ -48,6 +48,8 @@ const VERSION_SEPARATORS: u16 = 9;
 const VERSION_REGIONS: u16 = 10;
 /// Adds pending splits.
 const VERSION_PENDING_SPLITS: u16 = 11;
+/// Adds keyspaces with a history.
+const VERSION_HISTORY: u16 = 12;
 
 const PUT_NODE: u8 = 1;
 const REMOVE_NODE: u8 = 2;
@@ -91,6 +93,8 @@ const STATES: [(u8, NodeState); 3] = [(0, NodeState::Up), (1, NodeState::Drainin
 const ORDERED: u8 = 0x80;
 /// The bit that says that an ordered keyspace has separators.
 const SEPARATED: u8 = 0x40;
+/// The bit that says that the keyspace has a history.
+const WITH_HISTORY: u8 = 0x20;
 const MEMORY: u8 = 0;
 const INTERVAL: u8 = 1;
 const SYNC: u8 = 2;
@@ -128,7 +132,7 @@ impl MapDelta {
             return Err(DecodeError::Magic);
         }
         let version = u16::from_le_bytes(reader.array()?);
-        if !(VERSION..=VERSION_PENDING_SPLITS).contains(&version) {
+        if !(VERSION..=VERSION_HISTORY).contains(&version) {
             return Err(DecodeError::Version { found: version });
         }
         let [form, 0] = reader.array()? else { return Err(DecodeError::Reserved) };
@@ -178,6 +182,9 @@ fn version_needed(changes: &[MapChange]) -> u16 {
         |change: &MapChange| matches!(change, MapChange::SplitRegion { .. } | MapChange::HasRegions { .. });
     let is_of_pending =
         |change: &MapChange| matches!(change, MapChange::BeginSplit { .. } | MapChange::CancelSplit(_));
+    if configs().any(|config| !config.history.is_none()) {
+        return VERSION_HISTORY;
+    }
     if changes.iter().any(is_of_pending) {
         return VERSION_PENDING_SPLITS;
     }
@@ -391,11 +398,16 @@ fn write_config(bytes: &mut Vec<u8>, config: &KeyspaceConfig) {
         KeyOrder::Ordered => (0, ORDERED | SEPARATED),
     };
     bytes.push(bits);
-    bytes.push(number_of(&HASHES, config.hash) | order);
+    let history = if config.history.is_none() { 0 } else { WITH_HISTORY };
+    bytes.push(number_of(&HASHES, config.hash) | order | history);
     bytes.extend_from_slice(&config.seed.to_le_bytes());
     bytes.extend_from_slice(&[config.replicas, config.min_in_sync, durability]);
     for number in [interval_ms, config.chunk_bytes, config.batch_delay_us, config.batch_bytes] {
         bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    if history != 0 {
+        bytes.extend_from_slice(&config.history.ms.to_le_bytes());
+        bytes.extend_from_slice(&config.history.bytes.to_le_bytes());
     }
     if !config.separators.is_empty() {
         let count = u16::try_from(config.separators.len()).expect("there are fewer than 4096 separators");

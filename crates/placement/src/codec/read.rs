@@ -7,9 +7,9 @@ use super::{
     ALTER_KEYSPACE, BEGIN_DROP_KEYSPACE, BEGIN_SPLIT_KEYSPACE, BEGIN_SPLIT_REGION, CANCEL_SPLIT,
     CREATE_KEYSPACE, CREATE_PLACED, DROP_KEYSPACE, DecodeError, GROUP_STATE_SHIFT, GROUP_STATES, HAS_REGIONS,
     HAS_SPLIT, HASHES, INTERVAL, MEMORY, ORDERED, PUT_EXPIRING, PUT_NODE, PUT_TOKEN, REMOVE_NODE,
-    REMOVE_TOKEN, RING, ROWS, SEPARATED, SET_GROUP, SPLIT_KEYSPACE, SPLIT_REGION, STATES, SYNC,
+    REMOVE_TOKEN, RING, ROWS, SEPARATED, SET_GROUP, SPLIT_KEYSPACE, SPLIT_REGION, STATES, SYNC, WITH_HISTORY,
 };
-use crate::keyspace::{Durability, KeyOrder, KeyspaceConfig, KeyspaceName};
+use crate::keyspace::{ChangeHistory, Durability, KeyOrder, KeyspaceConfig, KeyspaceName};
 use crate::layout::{
     EXCEPTION_BYTES, GRANT_BYTES, GROUP_BYTES_MIN, LIVE_REGION_BYTES, RETIRED_REGION_BYTES,
     SEPARATOR_BYTES_MIN,
@@ -276,6 +276,7 @@ fn config(reader: &mut MapReader<'_>) -> Result<KeyspaceConfig, DecodeError> {
     let name = KeyspaceName::new(reader.text()?).map_err(DecodeError::Name)?;
     let partitions = partitions(reader.u8()?)?;
     let byte = reader.u8()?;
+    let (has_history, byte) = (byte & WITH_HISTORY != 0, byte & !WITH_HISTORY);
     let (order, is_separated, hash) = match byte & ORDERED {
         0 => (KeyOrder::Hashed, false, byte),
         _ => (KeyOrder::Ordered, byte & SEPARATED != 0, byte & !(ORDERED | SEPARATED)),
@@ -304,7 +305,15 @@ fn config(reader: &mut MapReader<'_>) -> Result<KeyspaceConfig, DecodeError> {
         chunk_bytes: reader.u32()?,
         batch_delay_us: reader.u32()?,
         batch_bytes: reader.u32()?,
+        history: match has_history {
+            true => ChangeHistory { ms: reader.u32()?, bytes: reader.u32()? },
+            false => ChangeHistory::NONE,
+        },
     };
+    if has_history && config.history.is_none() {
+        // Each value has only one encoding: without a history the bit is not set.
+        return Err(DecodeError::Reserved);
+    }
     config.check().map_err(DecodeError::Config)?;
     if is_separated {
         config = config.divided_at(separators(reader)?);

@@ -5,7 +5,7 @@ use zerohop_wire::AuthFault;
 use zerohop_wire::ids::{Incarnation, InstanceId, KeyspaceId, MapEpoch, NodeId, PartitionEpoch, PartitionId};
 
 use super::*;
-use crate::keyspace::ConfigError;
+use crate::keyspace::{ChangeHistory, ConfigError};
 use crate::layout::{CONFIG_BYTES_MIN, HEADER_BYTES, TOKEN_BYTES_FIXED};
 use crate::map::testing::{history, node, steps};
 use crate::map::{Address, Grant, MapError, Permissions, ReplicaGroup, TokenEntry};
@@ -187,6 +187,34 @@ fn ordered_keyspaces_need_format_version_8() {
     assert_eq!(MapDelta::decode(&bytes), Err(error));
 }
 
+/// The history stands before the separators.
+#[test]
+fn histories_need_format_version_12() {
+    let separators = Separators::new([b"b"]).unwrap();
+    let config = KeyspaceConfig::new("papers".parse().unwrap(), 7).divided_at(separators);
+    let plain = MapChange::AlterKeyspace { id: KeyspaceId(0x0102), config: config.clone() };
+    let history = ChangeHistory { ms: 3_600_000, bytes: 1 << 20 };
+    let config = KeyspaceConfig { history, ..config };
+    let alter = MapChange::AlterKeyspace { id: KeyspaceId(0x0102), config };
+    let encoded = |change| MapDelta { from: MapEpoch(5), to: MapEpoch(9), changes: vec![change] }.encode();
+    let (plain, mut bytes) = (encoded(plain), encoded(alter.clone()));
+    let at = plain.len() - b"\x01\0\0b".len();
+    let hash = HEADER_BYTES + 1 + 4 + 1 + "papers".len() + 1;
+    assert_eq!((plain[4], plain[hash], bytes[4], bytes[hash]), (9, 0xc0, 12, 0xe0));
+    assert_eq!(bytes[at..at + 8], [0x80, 0xee, 0x36, 0, 0, 0, 0x10, 0]);
+    assert_eq!(bytes[at + 8..], plain[at..]);
+    assert_eq!(MapDelta::decode(&bytes).unwrap().changes, [alter]);
+    bytes[4] = 11;
+    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::VersionNeeded { found: 11 }));
+    bytes[4] = 12;
+    bytes[at + 4..at + 8].fill(0);
+    let requested = ChangeHistory { ms: 3_600_000, bytes: 0 };
+    let error = DecodeError::Config(ConfigError::History { requested });
+    assert_eq!(MapDelta::decode(&bytes), Err(error));
+    bytes[at..at + 8].fill(0);
+    assert_eq!(MapDelta::decode(&bytes), Err(DecodeError::Reserved));
+}
+
 /// A keyspace of three regions, and its alteration, which leaves the separators out.
 #[test]
 fn separators_need_format_version_9() {
@@ -360,7 +388,7 @@ fn with_byte(at: usize, value: u8) -> Result<MapDelta, DecodeError> {
 #[test]
 fn each_decode_fault_has_its_own_error() {
     assert_eq!(with_byte(0, b'X'), Err(DecodeError::Magic));
-    assert_eq!(with_byte(4, 12), Err(DecodeError::Version { found: 12 }));
+    assert_eq!(with_byte(4, 13), Err(DecodeError::Version { found: 13 }));
     assert_eq!(with_byte(4, 2), Err(DecodeError::VersionNeeded { found: 2 }));
     assert_eq!(with_byte(6, 2), Err(DecodeError::Unknown { what: "form of a delta", number: 2 }));
     assert_eq!(with_byte(7, 1), Err(DecodeError::Reserved));

@@ -4,10 +4,11 @@ use std::fmt;
 
 use zerohop_wire::plurals::counted;
 
+use super::history::ChangeHistory;
 use crate::hash::HashKind;
 use crate::limits::{
-    BATCH_BYTES_MAX, BATCH_DELAY_US_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, INTERVAL_MS_MAX, PARTITIONS_MAX,
-    REPLICAS_MAX,
+    BATCH_BYTES_MAX, BATCH_DELAY_US_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, HISTORY_KEPT_BYTES_MAX,
+    HISTORY_KEPT_BYTES_MIN, HISTORY_KEPT_MS_MAX, INTERVAL_MS_MAX, PARTITIONS_MAX, REPLICAS_MAX,
 };
 use crate::partitions::PartitionCount;
 use crate::separators::SeparatorError;
@@ -69,6 +70,11 @@ pub enum ConfigError {
     BatchBytes {
         /// The requested size in bytes.
         requested: u32,
+    },
+    /// A limit of the history is out of range.
+    History {
+        /// The requested history.
+        requested: ChangeHistory,
     },
     /// A split would exceed the maximum number of partitions.
     CannotSplit {
@@ -144,6 +150,11 @@ impl fmt::Display for ConfigError {
                     "batches of {requested} bytes: ask for 1 to {BATCH_BYTES_MAX}; a delay of 0 turns batching off"
                 )
             }
+            Self::History { requested: ChangeHistory { ms, bytes } } => write!(
+                f,
+                "a history of {ms} ms and {bytes} bytes: ask for at most {HISTORY_KEPT_MS_MAX} ms, and \
+                 {HISTORY_KEPT_BYTES_MIN} to {HISTORY_KEPT_BYTES_MAX} bytes a partition, or for none (0 of both)"
+            ),
             Self::Fixed { setting } => write!(
                 f,
                 "the {setting} of a keyspace is fixed when it is created: create another keyspace and copy into it"

@@ -13,11 +13,13 @@ use zerohop_wire::blob::routed;
 
 mod durability;
 mod error;
+mod history;
 mod key_order;
 mod name;
 
 pub use durability::{Durability, UnknownDurability};
 pub use error::ConfigError;
+pub use history::ChangeHistory;
 pub use key_order::KeyOrder;
 pub use name::{KeyspaceName, NameError};
 
@@ -49,6 +51,8 @@ pub struct KeyspaceConfig {
     pub batch_delay_us: u32,
     /// A batch of at least this many bytes is sent before its delay is over.
     pub batch_bytes: u32,
+    /// How long changes are kept for readers that watch the keyspace.
+    pub history: ChangeHistory,
 }
 
 impl KeyspaceConfig {
@@ -67,6 +71,7 @@ impl KeyspaceConfig {
             chunk_bytes: 1 << 20,
             batch_delay_us: 0,
             batch_bytes: 64 << 10,
+            history: ChangeHistory::NONE,
         }
     }
 
@@ -196,6 +201,9 @@ impl KeyspaceConfig {
         if !(1..=BATCH_BYTES_MAX).contains(&self.batch_bytes) {
             return Err(ConfigError::BatchBytes { requested: self.batch_bytes });
         }
+        if !self.history.is_valid() {
+            return Err(ConfigError::History { requested: self.history });
+        }
         Ok(())
     }
 
@@ -274,6 +282,15 @@ mod tests {
         assert_eq!(refused(|c| c.batch_delay_us = 1_000_001), E::BatchDelay { requested_us: 1_000_001 });
         assert_eq!(refused(|c| c.batch_bytes = 0), E::BatchBytes { requested: 0 });
         assert_eq!(refused(|c| c.batch_bytes = (8 << 20) + 1), E::BatchBytes { requested: (8 << 20) + 1 });
+        for (ms, bytes) in
+            [(0, 1 << 20), (1_000, 0), (1_000, 1), (7 * 86_400_000 + 1, 1 << 20), (1_000, u32::MAX)]
+        {
+            let requested = ChangeHistory { ms, bytes };
+            assert_eq!(refused(|c| c.history = requested), E::History { requested });
+        }
+        for history in [ChangeHistory::NONE, ChangeHistory::of_ms(1), ChangeHistory::of_ms(7 * 86_400_000)] {
+            assert_eq!(KeyspaceConfig { history, ..config() }.check(), Ok(()));
+        }
         let partitions = PartitionCount::new(32_768).unwrap();
         assert_eq!(
             refused(|c| (c.hash, c.partitions) = (HashKind::Crc16, partitions)),
