@@ -142,6 +142,7 @@ impl Problem {
                 ExceptionParts { key: Some(key), ..plain("NotReadBack") }
             }
             Self::Client(Error::Ended) | Self::ExtensionEnded => plain("Ended"),
+            Self::Client(Error::OtherKeyspace) => plain("BadRequest"),
             Self::Client(Error::InsideRuntime | Error::Runtime { .. }) | Self::System(_) => plain("System"),
             Self::NoListener(_) => plain("NoListener"),
             Self::Log { error, used, .. } => plain(of_log(error, *used)),

@@ -11,6 +11,23 @@
 //! # }
 //! ```
 //!
+//! A watch follows the changes of a keyspace that keeps a history:
+//!
+//! ```no_run
+//! # use zerohop_client::{Error, Keyspace, WatchEvent, WatchOptions};
+//! # async fn example(keyspace: Keyspace) -> Result<(), Error> {
+//! let mut watch = keyspace.watch(WatchOptions { prefix: "run-".into(), ..WatchOptions::default() })?;
+//! loop {
+//!     match watch.next().await? {
+//!         WatchEvent::Changes(changes) => {
+//!             changes.iter().for_each(|change| println!("{:?} is {:?}", change.key, change.value));
+//!         }
+//!         WatchEvent::Mark(through) => println!("nothing up to {through} is missing"),
+//!     }
+//! }
+//! # }
+//! ```
+//!
 //! One task drives all connections of a client. Operations reach it through one channel. In each round it makes one write to each connection that
 //! has data to send, however many operations the write contains. The guide is `docs/guide/client.md`.
 
@@ -40,14 +57,16 @@ pub use zerohop_session::procedures::{
     CommittedTransaction, Comparison, DropOptions, Error, Info, Keyspace, Operation, PendingOperation,
     PinnedBlobs, Promise, PutOptions, RangeScan, Record, Scan, Snapshot, SnapshotBlob, SnapshotBlobList,
     SnapshotBlobRead, SnapshotOptions, SnapshotRangeScan, SnapshotScan, StagedContents, StagedExtension,
-    Transaction, TransactionBlob, Transform, Ttl,
+    Transaction, TransactionBlob, Transform, Ttl, Watch, WatchCursor, WatchEvent, WatchOptions,
 };
 pub use zerohop_session::{
-    AttemptFailure, Coalescing, Collect, ComparedRange, InvalidTransaction, KeyRange, Reply, ScanKey,
-    SessionError as Reason, WaitReason,
+    AttemptFailure, ChangedRecord, Coalescing, Collect, ComparedRange, InvalidTransaction, KeyRange, Reply,
+    ScanKey, SessionError as Reason, WaitReason,
 };
 pub use zerohop_tls::{ClientTls, ConfigError};
 pub use zerohop_wire::auth::{Secret, Token};
 pub use zerohop_wire::ids::Timestamp;
-pub use zerohop_wire::messages::{Condition, Expiry, Number, Operator, Range, RecordType, WaitUntil};
+pub use zerohop_wire::messages::{
+    ChangeCause, Condition, Expiry, Number, Operator, Range, RecordType, WaitUntil,
+};
 pub use zerohop_wire::{AbortReason, Failure};

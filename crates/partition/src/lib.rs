@@ -28,6 +28,7 @@ mod entry_metadata;
 mod event;
 mod failure;
 mod hash_range;
+mod history;
 mod intents;
 mod last_record_read;
 pub mod limits;
@@ -60,6 +61,7 @@ pub use event::{
 };
 pub use hash_range::HashRange;
 pub use map_view::MapView;
+pub use partition::changes::InheritedHistory;
 pub use partition::open::{MemberOptions, PartitionOpenError, RestoreReport};
 pub use partition::{Partition, PartitionFigures};
 pub use program::{Program, ProgramResult, SnapshotOpening};

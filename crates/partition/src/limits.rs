@@ -35,6 +35,12 @@ pub const DEADLINE_BYTES_MAX: usize = 32 << 20;
 /// Records that expire in one tick. Requests are served in between.
 pub const EXPIRED_PER_TICK_MAX: usize = 256;
 
+/// Requests that wait for changes in one partition. Each change is compared with all of them.
+pub const WATCHES_MAX: usize = 1024;
+
+/// Memory of these requests.
+pub const WATCH_BYTES_MAX: usize = 4 << 20;
+
 /// Waits in one partition.
 pub const WAITS_MAX: usize = 1 << 16;
 

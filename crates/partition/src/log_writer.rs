@@ -51,6 +51,8 @@ pub(crate) struct LogWriter {
     /// Behind `last` the log has undone entries, because the disk had no room even for the truncation. They are truncated before
     /// another entry is appended.
     needs_truncation: bool,
+    /// Each commit is observed, so that no entry is committed when it is appended.
+    is_observed: bool,
 }
 
 impl LogWriter {
@@ -67,7 +69,13 @@ impl LogWriter {
             lacks_disk_space: false,
             reserve_share: ReserveShare::Nothing,
             needs_truncation: false,
+            is_observed: false,
         }
+    }
+
+    /// Sets whether each commit is observed: entries are then committed by [`LogWriter::committed`] alone.
+    pub(crate) fn set_observed(&mut self, is_observed: bool) {
+        self.is_observed = is_observed;
     }
 
     pub(crate) fn handle(&self) -> Handle {
@@ -179,6 +187,11 @@ impl LogWriter {
 
     /// Whether entries are committed when they are appended, because no other member needs them and they need not be on disk.
     pub(crate) fn commits_at_once(&self) -> bool {
+        self.needs_no_flush() && !self.is_observed
+    }
+
+    /// Whether entries need neither another member nor the disk.
+    fn needs_no_flush(&self) -> bool {
         self.durability != Durability::Sync && self.commit_index.is_none()
     }
 
@@ -327,7 +340,7 @@ impl LogWriter {
         if let Some(agreed) = self.commit_index {
             return Ok(agreed.min(self.last.1));
         }
-        if self.commits_at_once() {
+        if self.needs_no_flush() {
             return Ok(self.last.1);
         }
         Ok(engine.durable_index(self.handle)?.min(self.last.1))

@@ -134,6 +134,14 @@ pub enum Bug {
     ReverseRangeEndsAtPage,
     /// A page of a scan starts with the last key of the previous page.
     ScanRepeatsKey,
+    /// The history of a partition forgets that its oldest change was dropped.
+    HistoryEndForgotten,
+    /// A request that waits for a change is not answered by one.
+    WatchesNotWoken,
+    /// A page of changes that ends early says that everything was read.
+    MarkOvertakesPage,
+    /// The timestamp through which changes were read is above that of a transaction that may still commit.
+    MarkOvertakesTransactions,
 }
 
 impl Bug {
@@ -205,6 +213,14 @@ impl Bug {
 
     /// Bugs of regions, which only clusters show.
     pub const OF_REGIONS: [Bug; 2] = [Bug::RegionEndIgnored, Bug::SplitRegionDropped];
+
+    /// Bugs of readers that watch a keyspace.
+    pub const OF_WATCHES: [Bug; 4] = [
+        Bug::HistoryEndForgotten,
+        Bug::WatchesNotWoken,
+        Bug::MarkOvertakesPage,
+        Bug::MarkOvertakesTransactions,
+    ];
 
     /// Bugs of scans.
     pub const OF_SCANS: [Bug; 2] = [Bug::ScanSkipsKey, Bug::ScanRepeatsKey];

@@ -15,6 +15,7 @@
 //! `docs/protocols/wire.md` says what detail, number and payload are for each shape and error.
 
 use crate::blob::BlobStamp;
+use crate::changes::CommittedChange;
 use crate::compare::RangeComparison;
 use crate::elements::{Element, Elements};
 use crate::error::{BadRequestReason, Failure, Parts};
@@ -105,6 +106,15 @@ pub enum Outcome<'a> {
     },
     /// The members have compared a hash range.
     Compared(RangeComparison<'a>),
+    /// Changes of a partition.
+    Changes {
+        /// The log index to read on from.
+        next: u64,
+        /// All changes of the partition up to this timestamp were read with this answer, or before.
+        through: Timestamp,
+        /// The changes, in the order of the log.
+        changes: Elements<'a, CommittedChange<'a>>,
+    },
 }
 
 impl Outcome<'_> {
@@ -136,6 +146,8 @@ numbered!(
         Chunk = 16, "chunk";
         /// See [`Outcome::Compared`].
         Compared = 17, "compared";
+        /// See [`Outcome::Changes`].
+        Changes = 18, "changes";
     }
 );
 
@@ -260,6 +272,11 @@ fn put_outcome<'a>(outcome: &Outcome<'a>, out: &mut Vec<u8>) -> Result<&'a [u8],
             out.extend_from_slice(&fields(&Parts { number: compared.records, ..parts }));
             compared.put(out)?
         }
+        Outcome::Changes { next, through, changes } => {
+            parts.detail = changes.count();
+            out.extend_from_slice(&fields(&Parts { version: through, number: next, ..parts }));
+            changes.put(out)?
+        }
     })
 }
 
@@ -297,6 +314,10 @@ fn decode_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
         Shape::Compared => {
             return RangeComparison::decode_body(detail, number, payload).map(Outcome::Compared);
         }
+        Shape::Changes => {
+            let changes = Elements::packed(detail, payload)?;
+            return Ok(Outcome::Changes { next: number, through: version, changes });
+        }
     };
     nothing_left(payload)?;
     Ok(outcome)
@@ -311,6 +332,7 @@ fn shape(outcome: &Outcome<'_>) -> Shape {
         Outcome::Info { .. } => Shape::Info,
         Outcome::Page { .. } => Shape::Page,
         Outcome::Compared(_) => Shape::Compared,
+        Outcome::Changes { .. } => Shape::Changes,
         Outcome::Chunk { .. } | Outcome::ChunkMultiBuffer { .. } => Shape::Chunk,
     }
 }

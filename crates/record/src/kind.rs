@@ -36,6 +36,8 @@ numbered!(
         Scan = 0x0107, "scan";
         /// Asks whether a record is unchanged since it was read.
         Confirm = 0x0108, "confirm";
+        /// Reads the changes of a partition behind a log index, or waits for one.
+        ReadChanges = 0x0109, "read_changes";
         /// Reads a part of a chunk of a blob.
         ReadChunk = 0x0110, "read_chunk";
         /// Reads a page of the names of blobs in a partition, in their order.

@@ -3,7 +3,7 @@
 //! ```text
 //!   ids, limits, error, kind      numbers of the protocol: what a frame, a log entry and an answer name
 //!   record, transform, blob       types of records and of numbers in them
-//!   read, write, scan, chunk_list, compare     requests on records: their fields, and their bytes in a frame
+//!   read, write, scan, changes, chunk_list, compare     requests on records: their fields, and their bytes in a frame
 //!   operations                    the table of operations on a record: one file each
 //!   state, answer                  what an operation sees of a record, and what it answers
 //!   fields, elements, numbered    fixed fields, sequences, numbered enumerations: the means of all codecs
@@ -15,6 +15,7 @@ pub mod answer;
 pub mod blob;
 pub mod blob_change;
 mod blob_stamp;
+pub mod changes;
 pub mod chunk_list;
 pub mod compare;
 pub mod elements;
@@ -38,6 +39,7 @@ pub mod write;
 
 pub use answer::{OperationAnswer, Outcome, Shape};
 pub use blob_change::BlobChange;
+pub use changes::{AFTER_NOW, CHANGE_HEAD_BYTES, ChangeCause, CommittedChange, ReadChanges};
 pub use chunk_list::ChunkList;
 pub use compare::{Compare, RangeComparison};
 pub use elements::{Element, Elements, pack};

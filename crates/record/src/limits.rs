@@ -45,6 +45,15 @@ pub const LIST_PAGE_VALUES_MAX: u32 = 4096;
 /// Maximum number of keys in one page of a scan.
 pub const SCAN_PAGE_KEYS_MAX: u32 = 4096;
 
+/// Maximum number of changes in one page for a reader that watches a keyspace.
+pub const CHANGES_PAGE_MAX: u32 = 4096;
+
+/// The longest wait of such a reader for a change, in milliseconds. The reader asks again; until then, its connection is known to live.
+pub const CHANGES_WAIT_MS_MAX: u32 = 30_000;
+
+/// Longest value that is returned with a change. A reader looks longer ones up.
+pub const CHANGE_VALUE_BYTES_MAX: usize = 64 << 10;
+
 /// Number of bytes after which a page of a list or of a scan ends, though it has at least one value or key. An instance serves other requests
 /// between pages; a page of this size costs it well under a millisecond.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;

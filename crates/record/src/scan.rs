@@ -119,7 +119,7 @@ pub fn check_cursor(cursor: &[u8]) -> Result<(), Failure<'static>> {
     Ok(())
 }
 
-fn is_set(byte: u8) -> Result<bool, Failure<'static>> {
+pub(crate) fn is_set(byte: u8) -> Result<bool, Failure<'static>> {
     match byte {
         0 => Ok(false),
         1 => Ok(true),
@@ -128,7 +128,7 @@ fn is_set(byte: u8) -> Result<bool, Failure<'static>> {
 }
 
 /// A bound may be a byte longer than a key: the lowest key above one has a zero more.
-fn check_bound(bound: &[u8]) -> Result<u32, Failure<'static>> {
+pub(crate) fn check_bound(bound: &[u8]) -> Result<u32, Failure<'static>> {
     check_key(bound.strip_suffix(&[0]).unwrap_or(bound))?;
     Ok(bound.len() as u32)
 }

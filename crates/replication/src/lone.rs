@@ -9,6 +9,7 @@ use zerohop_engine::{Durability, Engine, EngineResult, PartitionId};
 
 use super::replica_state::FormerPrimaries;
 use super::{Context, GroupView, Replica, ReplicaEffects, ReplicaEvent, Role, failed, unavailable};
+use zerohop_partition::InheritedHistory;
 use zerohop_partition::MemberOptions;
 use zerohop_partition::Partition;
 use zerohop_partition::{PartitionEvent, RecordRequest};
@@ -166,10 +167,12 @@ impl Replica {
         if self.is_lone { self.partition.checkpoint(engine) } else { Ok(()) }
     }
 
-    /// Ends as the only copy of a partition that is split. Returns the log index of its state, and the state. The waiting requests
-    /// must have been [released](ReplicaEvent::Removed).
-    pub fn pass_on_lone(self) -> (u64, Vec<u8>) {
-        self.partition.state_for_children()
+    /// Ends as the only copy of a partition that is split. Returns the log index of its state, the state, and the changes that it keeps. The
+    /// waiting requests must have been [released](ReplicaEvent::Removed).
+    pub fn pass_on_lone(self) -> (u64, Vec<u8>, Option<InheritedHistory>) {
+        let history = self.partition.history();
+        let (applied, state) = self.partition.state_for_children();
+        (applied, state, history)
     }
 }
 

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineResult};
+use zerohop_placement::ChangeHistory;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, Timestamp};
 use zerohop_wire::messages::Member;
@@ -397,21 +398,22 @@ impl ReplicaTable {
         Some(result)
     }
 
-    /// Changes when entries of a replica that is the only copy survive a crash. With several members nothing changes.
+    /// Follows altered settings of a keyspace: how long changes are kept, and, for a replica that is the only copy, when entries survive a crash.
     ///
     /// # Errors
     /// As there.
-    pub fn set_durability<D: Disk>(
+    pub fn alter<D: Disk>(
         &mut self,
         key: PartitionKey,
         context: &mut Context<'_, D>,
-        durability: Durability,
+        (durability, history): (Durability, ChangeHistory),
         effects: &mut dyn TableEffects,
     ) -> EngineResult<()> {
         let Some(at) = self.index.get(key) else { return Ok(()) };
         let slot = self.slots[at as usize].as_mut().expect(SLOT_IS_USED);
         effects.of(key, slot.replica.view().epoch);
         slot.replica.set_durability(context.engine, durability, effects)?;
+        slot.replica.alter_history(context.engine, history, effects)?;
         self.touch(at);
         Ok(())
     }

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use zerohop_engine::disk::Disk;
-use zerohop_partition::InheritedReplies;
+use zerohop_engine::{Engine, EngineResult};
+use zerohop_partition::{InheritedHistory, InheritedReplies};
+use zerohop_placement::ChangeHistory;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{InstanceId, PartitionEpoch};
 
@@ -27,6 +29,8 @@ pub struct InheritedState {
     has_unknown_former_primaries: bool,
     /// Replies that wait for the fate of the last entries. Each child gets a clone: [`InheritedReplies::share_among`].
     pub replies: InheritedReplies,
+    /// The changes that the parent keeps for readers.
+    history: Option<InheritedHistory>,
     /// See [`InheritedState::follows_at_once`].
     born_in: Option<PartitionEpoch>,
 }
@@ -78,6 +82,7 @@ impl Replica {
             former_primaries: former,
             has_unknown_former_primaries: self.former.has_unknown && !has_settled,
             replies,
+            history: self.partition.history(),
             born_in: None,
         }
     }
@@ -88,6 +93,9 @@ impl Replica {
         if !inherited.replies.is_empty() {
             self.partition.adopt_replies(inherited.replies.clone(), now_us + RETAINED_REPLY_US);
         }
+        if let Some(history) = &inherited.history {
+            self.partition.adopt_history(history.clone());
+        }
         self.health.needs_state |= inherited.needs_state;
         self.health.is_intact &= inherited.is_intact;
         self.health.has_corruption |= inherited.has_corruption;
@@ -97,6 +105,24 @@ impl Replica {
             self.former.instances.clone_from(&inherited.former_primaries);
             self.former.has_unknown = inherited.has_unknown_former_primaries;
             self.view = GroupView { epoch: PartitionEpoch(epoch.0 - 1), ..inherited.view.clone() };
+        }
+    }
+
+    /// Keeps changes for readers that watch the keyspace, before the parent's state is inherited.
+    pub fn begin_history(&mut self, limits: ChangeHistory) {
+        self.partition.begin_history(limits);
+    }
+
+    /// See [`zerohop_partition::Partition::alter_history`].
+    pub(crate) fn alter_history<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        limits: ChangeHistory,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        match self.health.broken {
+            Some(_) => Ok(()),
+            None => self.partition.alter_history(engine, limits, effects),
         }
     }
 

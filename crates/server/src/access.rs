@@ -44,9 +44,11 @@ pub(crate) fn permits_request(
     let may_write = |write: &RecordWrite<'_>| write.change.needs().iter().try_for_each(|need| may(*need));
     match message {
         Message::Read { read, .. } => may_read(read),
-        Message::Scan(_) | Message::Chunks(_) | Message::Compare(_) | Message::Snapshot(_) => {
-            may(Permission::Read)
-        }
+        Message::Scan(_)
+        | Message::Chunks(_)
+        | Message::Changes(_)
+        | Message::Compare(_)
+        | Message::Snapshot(_) => may(Permission::Read),
         Message::Write { write, .. } => may_write(write),
         Message::Batch(batch) => batch.operations.iter().try_for_each(|operation| match operation {
             RecordOperation::Read(read) => may_read(&read),

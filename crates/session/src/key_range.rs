@@ -39,6 +39,11 @@ impl KeyRange {
         KeyRange { from, to, is_empty, ..KeyRange::default() }
     }
 
+    /// The lower bound, and the upper bound; an empty one is none.
+    pub(crate) fn bounds(&self) -> (Bytes, Bytes) {
+        (self.from.clone(), self.to.clone())
+    }
+
     /// Whether no key can be within the bounds.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_empty

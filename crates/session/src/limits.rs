@@ -73,6 +73,8 @@ pub const PAUSE_US_MIN: u64 = 1_000;
 /// Minimum time limit of the requests that end what was staged in vain: their transaction may have no time left.
 pub const RELEASE_US_MIN: u64 = 1_000_000;
 
+/// Least time between two marks of a watch.
+pub const MARK_PAUSE_US: u64 = 50_000;
 /// Extra time by which a client waits longer than the server, so that the server's answer arrives before the client gives up.
 pub const WAIT_GRACE_US: u64 = 1_000_000;
 

@@ -118,7 +118,7 @@ impl<T> OpenOperation<T> {
     }
 
     pub(crate) fn is_wait(&self) -> bool {
-        matches!(self.request, RequestKind::Record { wait: true, .. })
+        matches!(self.request, RequestKind::Record { wait: true, .. } | RequestKind::Changes { .. })
     }
 
     pub(crate) fn is_admin(&self) -> bool {

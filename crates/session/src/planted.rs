@@ -68,6 +68,12 @@ pub enum Bug {
     BlobCutNotCompleted,
     /// Each request of a call gets the whole deadline of the call.
     CallDeadlineRestarts,
+    /// The mark of a watch is the highest of its partitions.
+    MarkOfOnePartition,
+    /// After a split of its partition, a watch begins again from now on.
+    WatchPositionLost,
+    /// After a split of its partition, a watch follows one child only.
+    WatchSkipsSibling,
 }
 
 impl Bug {
@@ -89,6 +95,10 @@ impl Bug {
 
     /// The mutants of scans over splits of regions.
     pub const OF_REGION_SPLITS: [Bug; 2] = [Bug::RangeSkipsSibling, Bug::RangeCursorLost];
+
+    /// The mutants of watches.
+    pub const OF_WATCHES: [Bug; 3] =
+        [Bug::MarkOfOnePartition, Bug::WatchPositionLost, Bug::WatchSkipsSibling];
 
     /// The mutants of procedures.
     pub const OF_PROCEDURES: [Bug; 20] = [

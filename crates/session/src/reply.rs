@@ -6,7 +6,9 @@ use zerohop_transaction::StageId;
 use zerohop_wire::Failure;
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId, Timestamp};
-use zerohop_wire::messages::{ItemAnswer, Outcome, RangeComparison, RecordType, TransactionDone};
+use zerohop_wire::messages::{
+    ChangeCause, CommittedChange, ItemAnswer, Outcome, RangeComparison, RecordType, TransactionDone,
+};
 
 use crate::limits::SHARE_BYTES_MIN;
 
@@ -76,6 +78,15 @@ pub enum Reply {
     },
     /// The members of a partition have compared a hash range.
     Compared(ComparedRange),
+    /// Changes of a partition.
+    Changes {
+        /// The log index to read on from.
+        next: u64,
+        /// All changes of the partition up to this timestamp were read with this reply, or before.
+        through: Timestamp,
+        /// The changes, in the order of the partition's log.
+        changes: Vec<ChangedRecord>,
+    },
     /// A transaction was committed.
     Transacted {
         /// The version of all records that it changed.
@@ -98,6 +109,27 @@ pub enum Reply {
     Admin(Bytes),
     /// The keyspace that was looked up.
     Keyspace(Box<KeyspaceLookup>),
+}
+
+/// A committed change of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedRecord {
+    /// The key.
+    pub key: Bytes,
+    /// The partition of the key.
+    pub partition: PartitionId,
+    /// When it was made: the version of the record from then on, unless it was removed.
+    pub at: Timestamp,
+    /// The version of the record before; zero: there was none.
+    pub before: Timestamp,
+    /// The log index of the change, in its partition.
+    pub index: u64,
+    /// The type of the record from then on; `None`: it was removed.
+    pub record: Option<RecordType>,
+    /// Why it was made.
+    pub cause: ChangeCause,
+    /// The value from then on, if it was requested and the history has it: of bytes records of up to 64 KiB.
+    pub value: Option<Bytes>,
 }
 
 /// The result of the comparison of a hash range of a partition.
@@ -181,6 +213,19 @@ impl Reply {
                 let next = owned(next, frame);
                 Self::Compared(ComparedRange { partition, next, records, bytes, copies, differing })
             }
+            Outcome::Changes { next, through, changes } => {
+                let changed = |one: CommittedChange<'_>| ChangedRecord {
+                    key: owned(one.key, frame),
+                    partition,
+                    at: one.at,
+                    before: one.before,
+                    index: one.index,
+                    record: one.record,
+                    cause: one.cause,
+                    value: one.value.map(|value| owned(value, frame)),
+                };
+                Self::Changes { next, through, changes: changes.iter().map(changed).collect() }
+            }
         }
     }
 }
@@ -244,6 +289,7 @@ pub(crate) fn version_of(outcome: &Outcome<'_>) -> Timestamp {
         | Outcome::Chunk { version, .. }
         | Outcome::ChunkMultiBuffer { version, .. } => version,
         Outcome::Page { .. } | Outcome::Compared(_) => Timestamp::ZERO,
+        Outcome::Changes { through, .. } => through,
     }
 }
 

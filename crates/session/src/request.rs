@@ -10,7 +10,7 @@ use zerohop_wire::{Failure, pack};
 use crate::coalescing::Coalescing;
 use crate::invalid_transaction::InvalidTransaction;
 use crate::key_range::KeyRange;
-use crate::request_kind::{HashRange, PointMessage, RequestKind, SnapshotTarget};
+use crate::request_kind::{ChangesQuery, HashRange, PointMessage, RequestKind, SnapshotTarget};
 use crate::transaction::{Commit, Composite, CompositeItem, ConsistentRead};
 
 /// One operation of a caller.
@@ -216,6 +216,14 @@ impl SessionRequest {
         limit_us: u64,
     ) -> Self {
         let query = RequestKind::Chunks { keyspace, hash_range, cursor, name, numbers, numbers_max };
+        Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::Never }
+    }
+
+    /// A page of the changes of a partition. The answer waits for a first change, at most as long as the query says. If the keyspace has more
+    /// partitions now, the request ends with [`SessionError::Split`](crate::SessionError::Split), and continues with the same position in each child.
+    #[must_use]
+    pub fn changes(keyspace: KeyspaceId, hash_range: HashRange, query: ChangesQuery, limit_us: u64) -> Self {
+        let query = RequestKind::Changes { keyspace, hash_range, query: Box::new(query) };
         Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::Never }
     }
 

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use zerohop_placement::{Keyspace, PartitionCount};
-use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId};
-use zerohop_wire::messages::{Message, RecordOperation, SnapshotQuery, SnapshotRequest};
+use zerohop_wire::ids::{KeyspaceId, MapEpoch, PartitionId, Timestamp};
+use zerohop_wire::messages::{Message, ReadChanges, RecordOperation, SnapshotQuery, SnapshotRequest};
 use zerohop_wire::{Element, FrameKind};
 
 use crate::key_range::KeyRange;
@@ -38,6 +38,8 @@ pub(crate) enum RequestKind {
         numbers: (u64, u64),
         numbers_max: u32,
     },
+    /// A page of the changes of a partition, for which the answer may wait.
+    Changes { keyspace: KeyspaceId, hash_range: HashRange, query: Box<ChangesQuery> },
     /// A comparison of a hash range of a partition by its members.
     Compare { keyspace: KeyspaceId, hash_range: HashRange, from: Bytes },
     /// A request about a snapshot of a partition, encoded as its body.
@@ -46,6 +48,32 @@ pub(crate) enum RequestKind {
     Admin { encoded: Bytes },
     /// A lookup of a keyspace by name, in a map with an epoch of at least `least`.
     Keyspace { name: Box<str>, least: MapEpoch },
+}
+
+/// The changes that a reader wants of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChangesQuery {
+    /// The log index that the previous page gave; [`AFTER_NOW`](zerohop_wire::messages::AFTER_NOW): from now on.
+    pub after: u64,
+    /// How long the answer waits for a first change, in milliseconds.
+    pub wait_ms: u32,
+    /// Maximum number of changes.
+    pub changes_max: u32,
+    /// Whether values are wanted.
+    pub values: bool,
+    /// Only keys at or above this.
+    pub from: Bytes,
+    /// Only keys below this; empty: up to the last.
+    pub to: Bytes,
+    /// Only keys with this prefix.
+    pub prefix: Bytes,
+}
+
+impl ChangesQuery {
+    pub(crate) fn as_wire(&self, seen: Timestamp) -> ReadChanges<'_> {
+        let ChangesQuery { after, wait_ms, changes_max, values, ref from, ref to, ref prefix } = *self;
+        ReadChanges { seen, after, wait_ms, changes_max, bytes_max: 0, values, from, to, prefix }
+    }
 }
 
 /// The partition of a snapshot request.
@@ -73,6 +101,7 @@ impl RequestKind {
             Self::Record { keyspace, .. }
             | Self::Scan { keyspace, .. }
             | Self::Chunks { keyspace, .. }
+            | Self::Changes { keyspace, .. }
             | Self::Compare { keyspace, .. }
             | Self::Snapshot { keyspace, .. }
             | Self::Point { keyspace, .. } => *keyspace,
@@ -92,6 +121,7 @@ impl RequestKind {
             Self::Point { bytes, .. } => bytes.len(),
             Self::Scan { cursor, prefix, range, .. } => cursor.len() + prefix.len() + range.bytes(),
             Self::Chunks { cursor, name, .. } => cursor.len() + name.len(),
+            Self::Changes { query, .. } => query.from.len() + query.to.len() + query.prefix.len(),
             Self::Compare { from, .. } => from.len(),
             Self::Snapshot { body, .. } => body.len(),
             Self::Admin { encoded } => encoded.len(),

@@ -254,7 +254,7 @@ impl<D: Disk> Instance<D> {
         let durability = durability(config);
         for id in self.partitions.of(keyspace) {
             self.with_partitions(effects, |by, context, adapter| {
-                by.set_durability((keyspace, id), context, durability, adapter)
+                by.alter((keyspace, id), context, (durability, config.history), adapter)
             })?;
         }
         Ok(())

@@ -525,6 +525,10 @@ impl<D: Disk> Instance<D> {
         let name = engine_id(keyspace, found.splits(), id);
         let (mut partition, restored) = Partition::open(&mut self.engine, name, options)
             .map_err(|error| InstanceOpenError::of_partition(keyspace, id, error))?;
+        partition.begin_history(found.config().history);
+        if let Some(history) = self.splits.take_history() {
+            partition.adopt_history(history);
+        }
         // The owner of a local store routes each key itself, and its keyspace is never split.
         if keyspace != LOCAL_KEYSPACE
             && let Some(range) = HashRange::of(keyspace, found, id)
@@ -557,6 +561,7 @@ impl<D: Disk> Instance<D> {
         let name = engine_id(keyspace, found.splits(), id);
         let mut replica = Replica::open(&mut self.engine, me, name, options)
             .map_err(|error| InstanceOpenError::of_partition(keyspace, id, error))?;
+        replica.begin_history(found.config().history);
         if let Some(inherited) = self.splits.inherited_state(keyspace, id) {
             replica.inherit(inherited, group.epoch, micros(self.clock.elapsed_ms()));
         }

@@ -25,9 +25,9 @@ use super::engine_name::{engine_id, named};
 use super::region_sizes::{MeasuredInstance, RegionSizes};
 use super::{Instance, InstanceEffect, InstanceEffects, effects_adapter};
 use crate::limits::{SPLIT_AGAIN_MS, SPLIT_STEPS_PER_BATCH, SPLITS_PREFERRED_MAX};
-use zerohop_partition::MapView;
 use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
 use zerohop_partition::planted::{Bug, is_planted};
+use zerohop_partition::{InheritedHistory, MapView};
 use zerohop_replication::{Context, InheritedState, Replica, ReplicaEvent};
 
 /// A parent: its keyspace, the splits of the keyspace at that time, and its number.
@@ -47,6 +47,8 @@ pub(super) struct Splits {
     preferred: VecDeque<ParentName>,
     /// For children to be opened: the state that their parents, which other members had too, pass on.
     inherited_states: BTreeMap<(KeyspaceId, PartitionId), InheritedState>,
+    /// The changes of the parent of the child that is opened now, if the parent was the only copy.
+    history_of_child: Option<InheritedHistory>,
     again_ms: u64,
     completed: u64,
     /// Regions that may be split by their size.
@@ -59,6 +61,8 @@ struct Parent {
     /// The log index of its state, and the state; `None`: it was not open, and its log contains the state.
     state: Option<(u64, Vec<u8>)>,
     inherited: Option<InheritedState>,
+    /// The changes that it keeps for readers, if it is the only copy.
+    history: Option<InheritedHistory>,
 }
 
 impl Splits {
@@ -144,6 +148,11 @@ impl Splits {
         partition: PartitionId,
     ) -> Option<&InheritedState> {
         self.inherited_states.get(&(keyspace, partition))
+    }
+
+    /// The changes that a child continues which is the only copy.
+    pub(super) fn take_history(&mut self) -> Option<InheritedHistory> {
+        self.history_of_child.take()
     }
 
     /// A child is open.
@@ -238,7 +247,7 @@ pub(super) fn split_stored<D: Disk>(
             match engine.split_partition(id, &children, None) {
                 Ok(None) => splits.completed += 1,
                 Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {
-                    splits.pending.insert(name, Parent { state: None, inherited: None });
+                    splits.pending.insert(name, Parent { state: None, inherited: None, history: None });
                     splits.await_regions(keyspace, found);
                 }
                 Ok(Some(error)) | Err(error) => return Err(error),
@@ -307,7 +316,8 @@ impl<D: Disk> Instance<D> {
                     self.notify_replica((keyspace, id), ReplicaEvent::Removed(unavailable()), effects);
                     let Some(replica) = self.partitions.take_replica(keyspace, id) else { continue };
                     self.holding.ends_ms = self.holding.ends_ms.max(replica.read_locks_end_ms());
-                    let parent = Parent { state: Some(replica.pass_on_lone()), inherited: None };
+                    let (applied, state, history) = replica.pass_on_lone();
+                    let parent = Parent { state: Some((applied, state)), inherited: None, history };
                     self.splits.pending.insert(name, parent);
                     continue;
                 }
@@ -320,7 +330,7 @@ impl<D: Disk> Instance<D> {
                 }
                 let state = Some((inherited.applied, std::mem::take(&mut inherited.state)));
                 let has_replies = !inherited.replies.is_empty();
-                let parent = Parent { state, inherited: Some(inherited) };
+                let parent = Parent { state, inherited: Some(inherited), history: None };
                 self.splits.pending.insert(name, parent);
                 if has_replies {
                     self.splits.prefer_parent(name);
@@ -342,7 +352,7 @@ impl<D: Disk> Instance<D> {
                 let is_last = level == self.splits.level(keyspace);
                 let inherited =
                     if is_last { self.splits.inherited_states.remove(&(keyspace, partition)) } else { None };
-                self.splits.pending.insert(name, Parent { state: None, inherited });
+                self.splits.pending.insert(name, Parent { state: None, inherited, history: None });
             }
         }
     }
@@ -414,7 +424,10 @@ impl<D: Disk> Instance<D> {
             self.counters.record_error(&error);
         }
         self.splits.completed += 1;
-        let mut inherited = self.splits.take(name).and_then(|parent| parent.inherited);
+        let (mut inherited, history) = match self.splits.take(name) {
+            Some(parent) => (parent.inherited, parent.history),
+            None => (None, None),
+        };
         if let Some(inherited) = &mut inherited {
             match children.len() == all_children_of(found, (splits, parent)).len() {
                 true => inherited.replies.share_among(u32::try_from(children.len()).unwrap_or(u32::MAX)),
@@ -426,11 +439,13 @@ impl<D: Disk> Instance<D> {
             if let Some(inherited) = &inherited {
                 self.splits.inherited_states.insert((keyspace, child), inherited.clone());
             }
+            self.splits.history_of_child.clone_from(&history);
             // A child that cannot be opened must not prevent its sibling from opening.
             if let Err(error) = self.follow_one((keyspace, child), found, effects) {
                 self.follow_later(keyspace, &error);
             }
         }
+        self.splits.history_of_child = None;
         Ok(())
     }
 

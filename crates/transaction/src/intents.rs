@@ -343,8 +343,13 @@ impl Intents {
 
     /// Whether any holder may change its records at or below a timestamp.
     pub(crate) fn may_commit_by(&self, limit: Timestamp) -> bool {
-        let changes = |holding: &LockSet| holding.locks.iter().any(|(_, access)| *access != Access::Read);
-        self.holdings.values().any(|holding| holding.at <= limit && changes(holding))
+        self.lowest_commit().is_some_and(|lowest| lowest <= limit)
+    }
+
+    /// The lowest timestamp at which a holder may change its records; `None`: no holder changes any.
+    pub(crate) fn lowest_commit(&self) -> Option<Timestamp> {
+        let changes = |holding: &&LockSet| holding.locks.iter().any(|(_, access)| *access != Access::Read);
+        self.holdings.values().filter(changes).map(|holding| holding.at).min()
     }
 
     /// Number of transactions and writes in the queue, and of reads that wait.

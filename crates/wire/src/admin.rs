@@ -4,6 +4,7 @@
 //! states) are sent as readable text. An unset name or number of a request means the default, or no change.
 
 mod damaged;
+mod history;
 mod refused;
 #[cfg(test)]
 mod tests;
@@ -13,6 +14,7 @@ mod view;
 use prost::{Message, Oneof};
 
 pub use self::damaged::DamagedPartition;
+pub use self::history::KeyspaceHistory;
 pub use self::refused::{
     AdminRefusal, REFUSED_DECIDED, REFUSED_DROPPING, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_FORBIDDEN,
     REFUSED_FORGOTTEN, REFUSED_REQUEST, REFUSED_SETTING, REFUSED_UNDECIDED, REFUSED_UNFOLLOWED,
@@ -118,6 +120,12 @@ pub struct KeyspaceSettings {
     /// refuses the number of partitions, which a request should therefore name.
     #[prost(bytes = "vec", repeated, tag = "8")]
     pub split_at: Vec<Vec<u8>>,
+    /// How long changes are kept for readers that watch the keyspace, in milliseconds; 0: none are.
+    #[prost(uint32, optional, tag = "9")]
+    pub history_ms: Option<u32>,
+    /// Bytes of the changes that a copy of a partition keeps at most.
+    #[prost(uint32, optional, tag = "10")]
+    pub history_bytes: Option<u32>,
 }
 
 /// Requests the removal of a keyspace.
@@ -525,6 +533,9 @@ pub struct KeyspaceStatus {
     /// The keys at which the partitions of an ordered keyspace begin, after the first one. A status with many of them leaves them out.
     #[prost(bytes = "vec", repeated, tag = "15")]
     pub separators: Vec<Vec<u8>>,
+    /// The changes that are kept for readers that watch the keyspace; unset: none are.
+    #[prost(message, optional, tag = "16")]
+    pub history: Option<KeyspaceHistory>,
 }
 
 impl AdminRequest {

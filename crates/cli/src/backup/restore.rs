@@ -190,6 +190,7 @@ fn wanted_keyspaces(
             durability: Some(durability),
             chunk_bytes: Some(chunk_bytes),
             split_at: separators,
+            ..KeyspaceSettings::default()
         };
         requested.push(RestoreTarget { position: place, settings });
     }

@@ -46,6 +46,11 @@ const WORDS: &[(&str, &str, &str)] = &[
         "the token lacks a permission",
         "ask the administrator for another token, or give the secret",
     ),
+    (
+        "history_gone",
+        "changes behind the position of a watch are no longer kept",
+        "read the records again, and watch without the cursor; a longer `--history` keeps more",
+    ),
     ("interrupted", "Ctrl-C or SIGTERM ended the command", "the message says whether something was changed"),
     (
         "no_cluster",

@@ -131,6 +131,7 @@ fn of_failure(failure: &Failure<'_>) -> &'static str {
         Failure::DataCorrupt => "corrupt",
         Failure::Aborted { .. } => "aborted",
         Failure::SnapshotExpired => "snapshot_expired",
+        Failure::HistoryGone { .. } => "history_gone",
         Failure::ClockAhead { .. } => "clock_ahead",
         Failure::BadRequest { reason: BadRequestReason::NotOrdered } => "not_ordered",
         Failure::BadRequest { reason: BadRequestReason::Bounds } => "bounds",

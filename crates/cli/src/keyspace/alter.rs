@@ -21,13 +21,21 @@ pub(crate) struct AlterArguments {
 
 pub(super) async fn run(arguments: AlterArguments) -> Result<CommandEnding, CommandError> {
     let AlterArguments { name, changeable, place } = arguments;
-    let ChangeableSettings { replicas, min_in_sync, durability } = changeable;
-    if replicas.is_none() && min_in_sync.is_none() && durability.is_none() {
-        let what = "nothing to change: give --durability, --replicas or --min-in-sync";
+    let ChangeableSettings { replicas, min_in_sync, durability, history, history_bytes } = changeable;
+    let settings = KeyspaceSettings {
+        name,
+        replicas,
+        min_in_sync,
+        durability,
+        history_ms: history,
+        history_bytes,
+        ..KeyspaceSettings::default()
+    };
+    if settings == (KeyspaceSettings { name: settings.name.clone(), ..KeyspaceSettings::default() }) {
+        let what =
+            "nothing to change: give --durability, --replicas, --min-in-sync, --history or --history-bytes";
         return Err(CommandError::Usage(what.to_owned()));
     }
-    let settings =
-        KeyspaceSettings { name, replicas, min_in_sync, durability, ..KeyspaceSettings::default() };
     let client = place.target.connect().await?;
     let altered = admin::alter(&client, settings).await?;
     output::note_done(output::COMMAND);

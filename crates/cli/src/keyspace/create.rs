@@ -57,6 +57,8 @@ pub(super) async fn run(arguments: CreateArguments) -> Result<CommandEnding, Com
         durability: changeable.durability,
         chunk_bytes: chunk_size,
         split_at,
+        history_ms: changeable.history,
+        history_bytes: changeable.history_bytes,
     };
     let client = place.target.connect().await?;
     let created = admin::create(&client, settings).await?;

@@ -1,16 +1,18 @@
 //! Settings of a keyspace, as arguments and as output.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde::Serialize;
-use zerohop_placement::limits::INTERVAL_MS_MAX;
+use zerohop_placement::limits::{HISTORY_KEPT_MS_MAX, INTERVAL_MS_MAX};
 use zerohop_placement::{Durability, KeyOrder};
-use zerohop_wire::admin::KeyspaceStatus;
+use zerohop_wire::admin::{KeyspaceHistory, KeyspaceStatus};
 use zerohop_wire::plurals::{by_number, counted};
 
 use super::KeyspacePlace;
 use super::separators::{SeparatorOutput, divided_at};
 use crate::common::ending::CommandError;
-use crate::common::quantity::format_bytes;
+use crate::common::quantity::{self, format_bytes, format_time};
 use crate::output;
 
 /// What may be changed later too.
@@ -30,6 +32,13 @@ pub(super) struct ChangeableSettings {
     /// memory for nodes without a disk. `alter` leaves the durability as it is.
     #[arg(long, value_name = "WHEN", value_parser = durability)]
     pub(super) durability: Option<String>,
+    /// How long changes are kept for `zerohop watch`, as in 1h, up to 7 days; 0s: they are not kept. Each copy keeps them in memory.
+    /// Without this option, `create` keeps none, and `alter` leaves the time as it is.
+    #[arg(long, value_name = "TIME", value_parser = history_ms)]
+    pub(super) history: Option<u32>,
+    /// The memory of these changes in each copy of a partition, from 256KiB to 1GiB. The oldest changes go first [default: 4MiB].
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes_u32)]
+    pub(super) history_bytes: Option<u32>,
 }
 
 /// The JSON of a keyspace; the first five fields are a contract.
@@ -48,6 +57,8 @@ pub(crate) struct KeyspaceOutput {
     /// The keys at which its partitions begin, after the first one, if the keyspace is ordered. A status leaves out very many.
     separators: Option<Vec<SeparatorOutput>>,
     chunk_bytes: u32,
+    #[serde(flatten)]
+    history: HistoryOutput,
     /// The state of its partitions, in a status.
     #[serde(skip_serializing_if = "Option::is_none")]
     health: Option<KeyspaceHealth>,
@@ -58,6 +69,13 @@ pub(crate) struct KeyspaceOutput {
     log_bytes: Option<u64>,
     /// It is being dropped.
     dropping: bool,
+}
+
+/// How long changes are kept for readers that watch the keyspace, 0 if none are, and the memory of those of a copy of a partition.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct HistoryOutput {
+    history_ms: u32,
+    history_bytes: u32,
 }
 
 /// The state of the partitions of a keyspace.
@@ -133,8 +151,10 @@ impl From<KeyspaceStatus> for KeyspaceOutput {
             chunk_bytes,
             dropping,
             separators,
+            history,
             ..
         } = status;
+        let KeyspaceHistory { ms, bytes } = history.unwrap_or_default();
         let is_ordered = hash == KeyOrder::ORDERED;
         let is_named = is_ordered && separators.len() as u32 + 1 == partitions;
         KeyspaceOutput {
@@ -148,6 +168,7 @@ impl From<KeyspaceStatus> for KeyspaceOutput {
             hash: Some(hash).filter(|_| !is_ordered),
             separators: is_named.then(|| separators.into_iter().map(SeparatorOutput).collect()),
             chunk_bytes,
+            history: HistoryOutput { history_ms: ms, history_bytes: bytes },
             health: None,
             records: None,
             log_bytes: None,
@@ -172,6 +193,16 @@ impl std::fmt::Display for KeyspaceOutput {
             counted(*replicas, "copy"),
             if self.dropping { ", being dropped" } else { "" }
         )?;
+        let HistoryOutput { history_ms, history_bytes } = self.history;
+        if history_ms > 0 {
+            let kept = Duration::from_millis(history_ms.into());
+            write!(
+                f,
+                ", history of {} and {} a partition",
+                format_time(kept),
+                format_bytes(history_bytes.into())
+            )?;
+        }
         match (self.records, self.log_bytes) {
             (Some(records), Some(bytes)) => {
                 write!(f, ", {}, logs {}", counted(records, "record"), format_bytes(bytes))
@@ -185,6 +216,15 @@ impl std::fmt::Display for KeyspaceOutput {
 pub(super) fn print_one(place: &KeyspacePlace, status: KeyspaceStatus) -> Result<(), CommandError> {
     let shown = KeyspaceOutput::from(status);
     if place.json { output::json(&shown) } else { output::result(&shown.to_string()) }
+}
+
+/// The time for which changes are kept, in milliseconds. For clap.
+fn history_ms(text: &str) -> Result<u32, String> {
+    let time = quantity::duration(text)?;
+    match u32::try_from(time.as_millis()) {
+        Ok(ms) if ms <= HISTORY_KEPT_MS_MAX => Ok(ms),
+        _ => Err("changes are kept in memory, for at most 7 days: use a shorter time".to_owned()),
+    }
 }
 
 /// Validates the text, and returns it in the form that nodes of all versions know. For clap.

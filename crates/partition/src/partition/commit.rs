@@ -4,6 +4,7 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineResult, EntryKind, EntryMeta};
 
 use super::Partition;
+use super::changes::PartitionChanges;
 use crate::entry_metadata::{MARK_EPOCH, MARK_SNAPSHOT};
 use crate::event::PartitionEffects;
 use crate::failure::failure_of;
@@ -43,8 +44,13 @@ impl Partition {
                 Some(end) => end,
                 None => break,
             };
-            // If any request waits, entries are committed one by one, so that each state of a record is seen.
-            engine.commit(handle, if self.waits.is_empty() { through } else { end })?;
+            let before = match self.feed.is_kept() {
+                true => Some(PartitionChanges { partition: self }.before(engine, (begin, end))?),
+                false => None,
+            };
+            // If any request waits, or changes are kept, batches are committed one by one, so that each state of a record is seen.
+            let is_observed = before.is_some() || !self.waits.is_empty();
+            engine.commit(handle, if is_observed { end } else { through })?;
             let (mut keys_to_wake, mut snapshots) = (Vec::new(), Vec::new());
             for index in self.state.applied + 1..=end {
                 let entry = engine.read_entry(handle, index)?;
@@ -64,11 +70,15 @@ impl Partition {
             for (meta, payload) in snapshots {
                 self.snapshot_committed(engine, &meta, &payload)?;
             }
+            if let Some(before) = before {
+                PartitionChanges { partition: self }.keep(engine, before)?;
+            }
             // The changes of an atomic batch become visible together.
             for key in keys_to_wake {
                 self.answer_waits(engine, &key, effects);
             }
         }
+        PartitionChanges { partition: self }.answer_readers(engine, effects);
         for key in entries_left_over {
             let mut view = RecordView { engine, handle, overlay: None, deadlines: &self.state.deadlines };
             let base = view.shape(&key)?;

@@ -5,10 +5,12 @@ use zerohop_engine::disk::Disk;
 use zerohop_engine::{
     Durability, Engine, EngineError, EngineResult, EntryKind, EntryMeta, PartitionId, ReserveShare,
 };
-use zerohop_wire::Failure;
+use zerohop_placement::ChangeHistory;
 use zerohop_wire::ids::Timestamp;
+use zerohop_wire::{BadRequestReason, Failure};
 
 use super::Partition;
+use super::changes::{InheritedHistory, PartitionChanges};
 use super::transactions::is_mark_admitted_when_full;
 use crate::InheritedReplies;
 use crate::entry_metadata::{Mark, is_epoch_marker};
@@ -136,6 +138,7 @@ impl Partition {
         while let Some(wait) = self.waits.take_overdue(u64::MAX) {
             self.deliver_wait(wait.requester, &Err(failure.clone()), effects);
         }
+        PartitionChanges { partition: self }.fail(failure, effects);
         self.overlay = Overlay::default();
         self.drop_transactions(failure, effects);
         // The next primary starts with an epoch marker behind all entries in flight.
@@ -260,6 +263,48 @@ impl Partition {
         self.state.sessions.clear(Timestamp::ZERO);
     }
 
+    /// Keeps changes for readers that watch the keyspace, from the next entry on, within these limits.
+    pub fn begin_history(&mut self, limits: ChangeHistory) {
+        if !limits.is_none() {
+            self.feed.keep_within(limits, self.state.applied);
+            self.log_writer.set_observed(true);
+        }
+    }
+
+    /// Follows altered limits of the history. Without one, requests that wait for a change are answered with the reason.
+    ///
+    /// # Errors
+    /// Failures of the engine when entries are committed that needed no commit until now.
+    pub fn alter_history<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        limits: ChangeHistory,
+        effects: &mut dyn PartitionEffects,
+    ) -> EngineResult<()> {
+        if !limits.is_none() || !self.feed.is_kept() {
+            self.begin_history(limits);
+            return Ok(());
+        }
+        // Entries that wait for their commit are committed the same way; later ones are when they are appended.
+        self.commit(engine, effects)?;
+        self.feed.end();
+        self.log_writer.set_observed(false);
+        PartitionChanges { partition: self }.fail(&BadRequestReason::NoHistory.into(), effects);
+        Ok(())
+    }
+
+    /// The history, for a partition that continues this one after a split.
+    #[must_use]
+    pub fn history(&self) -> Option<InheritedHistory> {
+        self.feed.inherited()
+    }
+
+    /// Continues the history of the partition that was split, if the parent had applied no more of their common log. The changes of the sibling's
+    /// keys are not returned.
+    pub fn adopt_history(&mut self, history: InheritedHistory) {
+        self.feed.adopt(history, self.state.applied);
+    }
+
     /// Drops all data and starts with an empty log.
     pub fn wipe<D: Disk>(
         &mut self,
@@ -277,6 +322,7 @@ impl Partition {
         self.transacting = None;
         self.snapshots = None;
         self.overlay = Overlay::default();
+        self.feed.begin_after(0);
         Ok(())
     }
 
@@ -319,6 +365,7 @@ impl Partition {
         self.clock.witness(state.newest);
         self.clock.witness(state.sessions.session_mark());
         self.state = state;
+        self.feed.begin_after(last);
         self.log_writer.set_commit_index(last);
         Ok(())
     }

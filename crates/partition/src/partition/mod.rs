@@ -1,6 +1,7 @@
 //! The partition: events in, effects out.
 
 mod atomic_batch;
+pub(crate) mod changes;
 mod commit;
 mod compare;
 mod maintenance;
@@ -36,6 +37,7 @@ use crate::state::PartitionState;
 use crate::view::RecordView;
 use crate::waits::{WaitTable, WaitTarget};
 use crate::write_buffer::UnitWriteBuffer;
+use changes::PartitionChanges;
 use read_locks::ReadLockRequest;
 
 /// One partition of a keyspace, whose primary this instance is.
@@ -50,9 +52,7 @@ pub struct Partition {
     pending_replies: PendingReplies,
     waits: WaitTable,
     sweep_at_ms: u64,
-    answered_again: u64,
-    staged_expired: u64,
-    horizons_moved: u64,
+    counts: PartitionCounts,
     split_cleanup: split_cleanup::SplitCleanup,
     /// As primary: the transactions over several partitions; `None` until the first arrives.
     transacting: Option<Box<transactions::PrimaryTransactions>>,
@@ -64,8 +64,17 @@ pub struct Partition {
     unknown_read_locks_end_ms: u64,
     /// The data that readers of the past need; `None` while there are no snapshots.
     snapshots: Option<Box<crate::snapshots::Snapshots>>,
+    feed: changes::ChangeFeed,
     terms: WriteTerms,
     buffers: Buffers,
+}
+
+/// What has happened in a partition since it was opened; see [`PartitionFigures`].
+#[derive(Debug, Default)]
+struct PartitionCounts {
+    answered_again: u64,
+    staged_expired: u64,
+    horizons_moved: u64,
 }
 
 /// What the owner of a partition has set for its writes.
@@ -188,6 +197,7 @@ impl Partition {
             PartitionEvent::Tick => self.tick(engine, at.map, effects),
             PartitionEvent::Disconnected { connection } => {
                 self.waits.disconnect(connection);
+                self.feed.disconnect(connection);
                 self.disconnect_transactions(connection);
                 Ok(())
             }
@@ -198,10 +208,9 @@ impl Partition {
     #[must_use]
     pub fn next_tick_ms(&self) -> Option<u64> {
         let transactions_ms = self.next_transactions_ms();
-        [self.waits.first_deadline(), self.state.deadlines.first(), transactions_ms, self.next_snapshots_ms()]
-            .into_iter()
-            .flatten()
-            .min()
+        let waits_ms = [self.waits.first_deadline(), self.feed.first_deadline()];
+        let work_ms = [self.state.deadlines.first(), transactions_ms, self.next_snapshots_ms()];
+        waits_ms.into_iter().chain(work_ms).flatten().min()
     }
 
     /// The engine's handle of the partition.
@@ -237,7 +246,7 @@ impl Partition {
     /// Whether requests wait in the partition, so that [`PartitionEvent::Disconnected`] has something to do.
     #[must_use]
     pub fn has_waits(&self) -> bool {
-        !self.waits.is_empty() || self.has_queued()
+        !self.waits.is_empty() || self.feed.waits() > 0 || self.has_queued()
     }
 
     /// When [`PartitionEvent::Tick`] has something to do though no request arrives: a deadline, or sessions to be forgotten.
@@ -255,6 +264,7 @@ impl Partition {
         while let Some(wait) = self.waits.take_overdue(u64::MAX) {
             self.deliver_wait(wait.requester, &Err(failure.clone()), effects);
         }
+        PartitionChanges { partition: self }.fail(failure, effects);
     }
 
     /// The figures of the partition.
@@ -265,18 +275,18 @@ impl Partition {
             sessions: self.state.sessions.len(),
             session_bytes: self.state.sessions.bytes(),
             deadlines: self.state.deadlines.len(),
-            waits: self.waits.len(),
+            waits: self.waits.len() + self.feed.waits(),
             pending_replies: self.pending_replies.len(),
             last: self.log_writer.last(),
             commit: self.state.applied,
             removed_of_siblings: self.removed_of_siblings(),
-            answered_again: self.answered_again,
-            staged_expired: self.staged_expired,
+            answered_again: self.counts.answered_again,
+            staged_expired: self.counts.staged_expired,
             staged: staged as u64,
             staged_bytes,
             unfinished: self.state.transacted.as_ref().map_or(0, |one| one.state.unfinished()) as u64,
             snapshots: self.snapshots.as_ref().map_or(0, |snapshots| snapshots.len()),
-            horizons_moved: self.horizons_moved,
+            horizons_moved: self.counts.horizons_moved,
         }
     }
 
@@ -386,6 +396,9 @@ impl Partition {
             }
             Message::Scan(scan) => self.scan(engine, scan, token, effects),
             Message::Chunks(list) => self.list_chunks(engine, list, token, effects),
+            Message::Changes(request) => {
+                PartitionChanges { partition: self }.read(engine, request, token, effects);
+            }
             Message::Compare(compare) => self.compare(engine, compare, token, effects),
             Message::Snapshot(snapshot) => self.snapshot(engine, snapshot, token, effects),
             Message::Write { stamp, write } => {
@@ -410,6 +423,7 @@ impl Partition {
             Message::Read { seen, .. } => (*seen, Timestamp::ZERO),
             Message::Scan(scan) => (scan.seen, Timestamp::ZERO),
             Message::Chunks(list) => (list.seen, Timestamp::ZERO),
+            Message::Changes(request) => (request.seen, Timestamp::ZERO),
             Message::Snapshot(snapshot) => (snapshot.newest(), Timestamp::ZERO),
             Message::Write { stamp, .. }
             | Message::Batch(OperationBatch { stamp, .. })

@@ -252,7 +252,7 @@ impl Partition {
             }
             _ => return Ok(()),
         }
-        self.horizons_moved += 1;
+        self.counts.horizons_moved += 1;
         if snapshots.len() == 0 {
             self.snapshots = None;
         }

@@ -79,6 +79,11 @@ impl Partition {
         }
     }
 
+    /// Whether a key belongs to the partition.
+    pub(super) fn owns(&self, key: &[u8]) -> bool {
+        self.split_cleanup.hash_range.as_ref().is_none_or(|hash_range| hash_range.owns(key))
+    }
+
     /// Its hash range, as long as it may have foreign records.
     #[must_use]
     pub fn foreign(&self) -> Option<HashRange> {

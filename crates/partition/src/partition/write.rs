@@ -39,7 +39,7 @@ impl Partition {
     ) {
         if stamp.session.is_some() {
             if let Some((index, outcome)) = self.first_outcome(stamp.session, sequence) {
-                self.answered_again += 1;
+                self.counts.answered_again += 1;
                 self.deliver(to, index, &outcome.answer(), effects);
                 return;
             }

@@ -63,6 +63,8 @@ numbered!(
         Bounds = 28, "the lower bound of the range is above its upper bound: exchange them";
         /// A write of a session whose request has the partition epoch 0.
         NoEpoch = 29, "a write of a session names the epoch of its partition: its number counts in that partition only";
+        /// A reader of changes, of a keyspace without a history.
+        NoHistory = 30, "the keyspace keeps no history of its changes: set one (`zerohop keyspace alter NAME --history 1h`)";
         /// A write or read of a chunk outside its limits, or an invalid chunk size.
         Chunk = 40, "the name of the blob is empty, its chunks have no such size, or the range is not within one chunk";
         /// The key belongs to a blob's header or chunk, and the operation is for other records.

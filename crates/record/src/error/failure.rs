@@ -171,6 +171,11 @@ pub enum Failure<'a> {
     /// The partition no longer keeps the state of the snapshot's time. The snapshot was closed, was not renewed in time, or exceeded its maximum
     /// age; or the replica that kept it has failed, moved or been split.
     SnapshotExpired,
+    /// The partition no longer keeps all changes behind the position of a reader that watches it.
+    HistoryGone {
+        /// The lowest position from which it has all changes.
+        oldest: u64,
+    },
     /// The disk is nearly full; the server refuses writes, and still serves reads and removals.
     DiskFull,
     /// The limit of file sizes of the server's process (`ulimit -f`) leaves no room for this write in any file of its log.
@@ -265,6 +270,7 @@ impl Failure<'_> {
             Self::SessionExpired { mark } => Failure::SessionExpired { mark },
             Self::ClockAhead { ahead_ms } => Failure::ClockAhead { ahead_ms },
             Self::SnapshotExpired => Failure::SnapshotExpired,
+            Self::HistoryGone { oldest } => Failure::HistoryGone { oldest },
             Self::DiskFull => Failure::DiskFull,
             Self::FileSizeLimit { limit_bytes } => Failure::FileSizeLimit { limit_bytes },
             Self::MemoryFull => Failure::MemoryFull,
@@ -308,6 +314,7 @@ impl Failure<'_> {
             Self::SessionExpired { .. } => ErrorCode::SessionExpired,
             Self::ClockAhead { .. } => ErrorCode::ClockAhead,
             Self::SnapshotExpired => ErrorCode::SnapshotExpired,
+            Self::HistoryGone { .. } => ErrorCode::HistoryGone,
             Self::DiskFull | Self::FileSizeLimit { .. } => ErrorCode::DiskFull,
             Self::MemoryFull => ErrorCode::MemoryFull,
             Self::DataCorrupt => ErrorCode::DataCorrupt,

@@ -88,6 +88,8 @@ numbered!(
         ClockAhead = 306, "ClockAhead";
         /// See [`Failure::SnapshotExpired`].
         SnapshotExpired = 307, "SnapshotExpired";
+        /// See [`Failure::HistoryGone`].
+        HistoryGone = 308, "HistoryGone";
         /// See [`Failure::DiskFull`].
         DiskFull = 400, "DiskFull";
         /// See [`Failure::MemoryFull`].

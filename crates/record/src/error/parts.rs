@@ -80,6 +80,7 @@ impl Failure<'_> {
             Self::TimedOut { version } => parts.version = *version,
             Self::SessionExpired { mark } => parts.version = *mark,
             Self::ClockAhead { ahead_ms } => parts.number = *ahead_ms,
+            Self::HistoryGone { oldest } => parts.number = *oldest,
             Self::Corrupt
             | Self::Unauthorized
             | Self::AuthRequired
@@ -170,6 +171,7 @@ impl<'a> Failure<'a> {
             ErrorCode::SessionExpired => Self::SessionExpired { mark: version },
             ErrorCode::ClockAhead => Self::ClockAhead { ahead_ms: number },
             ErrorCode::SnapshotExpired => Self::SnapshotExpired,
+            ErrorCode::HistoryGone => Self::HistoryGone { oldest: number },
             ErrorCode::DiskFull if number > 0 => Self::FileSizeLimit { limit_bytes: number },
             ErrorCode::DiskFull => Self::DiskFull,
             ErrorCode::MemoryFull => Self::MemoryFull,

@@ -149,6 +149,11 @@ impl fmt::Display for Failure<'_> {
                 "the snapshot has ended: it was closed, not renewed in time, or the partition has failed over, moved or \
                  been split; open a new one",
             ),
+            Self::HistoryGone { oldest } => write!(
+                f,
+                "changes behind the position are no longer kept: the oldest position of the partition is {oldest}. Read the records again, and \
+                 watch from then on"
+            ),
             Self::DiskFull => {
                 f.write_str("the disk is full: writes are refused until records are removed, or space is added")
             }

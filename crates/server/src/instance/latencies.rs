@@ -16,7 +16,7 @@ use zerohop_wire::messages::Query;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OperationClass {
     Read,
-    /// A read that waits for a record to reach a state.
+    /// A read that waits for a record to reach a state, or for changes.
     Wait,
     Scan,
     Write,
@@ -33,6 +33,7 @@ impl OperationClass {
     pub(crate) fn of(message: &Message<'_>) -> Option<OperationClass> {
         match message {
             Message::Read { read, .. } if matches!(read.query, Query::Wait { .. }) => Some(Self::Wait),
+            Message::Changes(_) => Some(Self::Wait),
             Message::Read { .. } | Message::Snapshot(_) => Some(Self::Read),
             Message::Scan(_) | Message::Chunks(_) => Some(Self::Scan),
             Message::Write { .. } => Some(Self::Write),

@@ -1,12 +1,12 @@
 //! The effect of a control request on the map, computed without side effects: a delta, or a refusal.
 
 use zerohop_placement::{
-    ClusterMap, ConfigError, Durability, KeyOrder, Keyspace, KeyspaceConfig, KeyspaceName, MapChange,
-    MapDelta, PartitionCount, ReplicaGroup, Separators,
+    ChangeHistory, ClusterMap, ConfigError, Durability, KeyOrder, Keyspace, KeyspaceConfig, KeyspaceName,
+    MapChange, MapDelta, PartitionCount, ReplicaGroup, Separators,
 };
 use zerohop_wire::admin::{
-    KeyspaceDrop, KeyspaceSettings, KeyspaceStatus, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_SETTING,
-    REFUSED_UNKNOWN, RegionSplit,
+    KeyspaceDrop, KeyspaceHistory, KeyspaceSettings, KeyspaceStatus, REFUSED_EXISTS, REFUSED_FAILED,
+    REFUSED_SETTING, REFUSED_UNKNOWN, RegionSplit,
 };
 use zerohop_wire::escaped::quoted;
 use zerohop_wire::ids::{KeyspaceId, NodeId};
@@ -235,6 +235,14 @@ impl ChangeContext<'_> {
         if let Some(chunk_bytes) = settings.chunk_bytes {
             config.chunk_bytes = chunk_bytes;
         }
+        if let Some(ms) = settings.history_ms {
+            let bytes =
+                if config.history.is_none() { ChangeHistory::BYTES_DEFAULT } else { config.history.bytes };
+            config.history = if ms == 0 { ChangeHistory::NONE } else { ChangeHistory { ms, bytes } };
+        }
+        if let Some(bytes) = settings.history_bytes {
+            config.history.bytes = bytes;
+        }
         let nodes = self.map.nodes().len();
         if usize::from(config.replicas) > nodes && settings.replicas.is_some() {
             let reason = format!(
@@ -274,8 +282,14 @@ pub(super) fn status(id: KeyspaceId, config: &KeyspaceConfig) -> KeyspaceStatus 
         durability: config.durability.to_string(),
         chunk_bytes: config.chunk_bytes,
         separators: config.separators.iter().map(<[u8]>::to_vec).collect(),
+        history: history_of(config.history),
         ..KeyspaceStatus::default()
     }
+}
+
+fn history_of(history: ChangeHistory) -> Option<KeyspaceHistory> {
+    let ChangeHistory { ms, bytes } = history;
+    (!history.is_none()).then_some(KeyspaceHistory { ms, bytes })
 }
 
 fn name(text: &str) -> Result<KeyspaceName, ChangeRefusal> {
@@ -343,6 +357,7 @@ mod tests {
             min_in_sync: Some(1),
             durability: Some("interval:50ms".into()),
             chunk_bytes: Some(4096),
+            history_ms: Some(60_000),
             ..requested_settings("full")
         };
         let status = on(&map).create(&full, KeyspaceId(6), 9).unwrap().keyspace;
@@ -355,6 +370,7 @@ mod tests {
             min_in_sync: 1,
             durability: "interval:50ms".into(),
             chunk_bytes: 4096,
+            history: Some(KeyspaceHistory { ms: 60_000, bytes: ChangeHistory::BYTES_DEFAULT }),
             ..KeyspaceStatus::default()
         };
         assert_eq!(status, expected);

@@ -265,6 +265,7 @@ impl<'s> Conversation<'s> {
             Message::Read { .. }
             | Message::Scan(_)
             | Message::Chunks(_)
+            | Message::Changes(_)
             | Message::Compare(_)
             | Message::Snapshot(_)
             | Message::Write { .. }

@@ -306,6 +306,7 @@ pub(super) fn to_json(status: &Status) -> Value {
     let keyspace = |one: &zerohop_wire::admin::KeyspaceStatus| {
         // In messages one field has both: an ordered keyspace has no hash function that places its keys.
         let is_ordered = one.hash == KeyOrder::ORDERED;
+        let history = one.history.unwrap_or_default();
         let (order, hash) =
             if is_ordered { (KeyOrder::ORDERED, None) } else { (KeyOrder::HASHED, Some(&one.hash)) };
         let is_named = is_ordered && one.separators.len() as u32 + 1 == one.partitions;
@@ -314,7 +315,8 @@ pub(super) fn to_json(status: &Status) -> Value {
             "id": one.id, "name": one.name, "partitions": one.partitions, "order": order, "hash": hash,
             "separators": separators,
             "replicas": one.replicas, "min_in_sync": one.min_in_sync, "durability": one.durability,
-            "chunk_bytes": one.chunk_bytes, "dropping": one.dropping, "records": one.records,
+            "chunk_bytes": one.chunk_bytes, "history_ms": history.ms, "history_bytes": history.bytes,
+            "dropping": one.dropping, "records": one.records,
             "log_bytes": one.log_bytes,
             "health": { "below_min_in_sync": one.below_min_in_sync, "rebuilding": one.rebuilding, "lost": one.lost },
         })

@@ -51,6 +51,8 @@ pub enum Error {
         /// The first bytes of the key.
         key: Box<[u8]>,
     },
+    /// The cursor of a watch is of another keyspace, perhaps an earlier one of this name.
+    OtherKeyspace,
     /// A manager refused the request. [`Error::is_unknown`] says whether it may have been done nevertheless.
     Refused {
         /// For programs: one of the `REFUSED_` constants of `zerohop-wire`.
@@ -219,6 +221,7 @@ impl Error {
             Self::Blob { .. }
             | Self::Endpoint { .. }
             | Self::InsideRuntime
+            | Self::OtherKeyspace
             | Self::Runtime { .. }
             | Self::Ended
             | Self::NotReadBack { .. }
@@ -273,6 +276,10 @@ impl fmt::Display for Error {
             Self::Operation { key: None, reason } => reason.fmt(f),
             Self::Blob { name, why } => write!(f, "blob {}: {why}", quoted(name)),
             Self::Endpoint { why } => f.write_str(why),
+            Self::OtherKeyspace => f.write_str(
+                "the cursor is a position in another keyspace, perhaps in one of this name that was dropped: read the records again, and watch \
+                 without a cursor",
+            ),
             Self::InsideRuntime => f.write_str(
                 "a blocking call from within an asynchronous runtime: use the asynchronous client there",
             ),

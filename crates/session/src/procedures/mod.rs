@@ -30,6 +30,8 @@ mod transaction;
 mod transform;
 mod unfinished_truncations;
 mod verify;
+mod watch;
+mod watch_cursor;
 
 pub use blob::{
     Blob, BlobInfo, BlobList, BlobPut, BlobRead, BlobReadVersion, PinnedBlobs, PutOptions, StagedContents,
@@ -53,3 +55,5 @@ pub use snapshot::{
 pub use transaction::{Attempts, CommittedTransaction, Promise, Transaction};
 pub use transform::Transform;
 pub use verify::Comparison;
+pub use watch::{Watch, WatchEvent, WatchOptions};
+pub use watch_cursor::{CursorError, WatchCursor};

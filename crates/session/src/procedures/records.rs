@@ -18,6 +18,7 @@ use super::range_scan::RangeScan;
 use super::scan::Scan;
 use super::transform::Transform;
 use super::verify::Comparison;
+use super::watch::{Watch, WatchOptions};
 
 impl Keyspace {
     /// Sets the record to these bytes, whatever it was before, without expiry. Returns its version.
@@ -168,6 +169,14 @@ impl Keyspace {
         until: WaitUntil<'a>,
     ) -> Operation<'a, Option<Record>> {
         self.read(key.as_ref(), Query::Wait(Wait { until }), operation::record)
+    }
+
+    /// Watches the changes of the keyspace.
+    ///
+    /// # Errors
+    /// The cursor is of another keyspace.
+    pub fn watch(&self, options: WatchOptions) -> Result<Watch, Error> {
+        Watch::new(self.clone(), options)
     }
 
     /// Lists the keys that begin with `prefix`, in pages, in an order that the servers choose.

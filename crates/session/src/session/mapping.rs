@@ -174,6 +174,7 @@ impl Mapping {
             }
             RequestKind::Scan { keyspace, hash_range: (partition, of), .. }
             | RequestKind::Chunks { keyspace, hash_range: (partition, of), .. }
+            | RequestKind::Changes { keyspace, hash_range: (partition, of), .. }
             | RequestKind::Compare { keyspace, hash_range: (partition, of), .. }
             | RequestKind::Snapshot { keyspace, to: SnapshotTarget::HashRange((partition, of)), .. } => {
                 let Some(found) = self.map.keyspace(*keyspace) else {

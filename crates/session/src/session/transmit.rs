@@ -131,6 +131,7 @@ impl<T> Transmitter<'_, T> {
                 let (first, end, numbers_max) = (*first, *end, *numbers_max);
                 Message::Chunks(ChunkList { seen, name, first, end, cursor, numbers_max })
             }
+            RequestKind::Changes { query, .. } => Message::Changes(query.as_wire(seen)),
             RequestKind::Compare { from, .. } => Message::Compare(Compare { from }),
             RequestKind::Snapshot { kind, body, .. } => match Message::decode_body(*kind, body)? {
                 Message::Snapshot(snapshot) => Message::Snapshot(SnapshotRequest { seen, ..snapshot }),

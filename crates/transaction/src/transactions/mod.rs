@@ -397,6 +397,12 @@ impl Transactions {
         self.intents.may_commit_by(at)
     }
 
+    /// The lowest time at which a transaction that is prepared here may commit; `None`: none is.
+    #[must_use]
+    pub fn lowest_commit(&self) -> Option<Timestamp> {
+        self.intents.lowest_commit()
+    }
+
     /// Whether nothing conflicts with a write of a record that cannot wait.
     #[must_use]
     pub fn may_write(&self, lock_key: u64) -> bool {

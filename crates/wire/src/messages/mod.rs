@@ -1,6 +1,6 @@
 //! The messages in frames, one type for each, borrowed from the received bytes.
 //!
-//! Requests about records are [`RecordRead`], [`RecordWrite`], [`Scan`], [`ChunkList`], [`Compare`] and [`OperationBatch`]; they go to the instance that is the
+//! Requests about records are [`RecordRead`], [`RecordWrite`], [`Scan`], [`ChunkList`], [`ReadChanges`], [`Compare`] and [`OperationBatch`]; they go to the instance that is the
 //! primary of the partition in the envelope. All others concern the connection or the cluster.
 
 mod batch;
@@ -25,11 +25,12 @@ pub use transact::{ItemAnswer, StageBytes, Transact, TransactionDone};
 pub use unit::{UnitReport, UnitRequest, UnitVerdict};
 use zerohop_record::answer;
 pub use zerohop_record::{
-    Append, BlobChange, ChunkList, Compare, CompareSwap, Condition, Confirm, CountBits, Expire, Expiry,
-    Extend, GetBit, Increment, Insert, Inspect, Lookup, LookupRange, Number, NumberType, OperationAnswer,
-    Operator, Outcome, Query, Range, RangeComparison, ReadChunk, RecordRead, RecordType, RecordWrite, Remove,
-    ReturnedNumber, SCANNED_HEAD_BYTES, Scan, ScanRange, ScannedKey, SetBit, Shape, Take, Transform, Trim,
-    Wait, WaitUntil, WriteChange,
+    AFTER_NOW, Append, BlobChange, CHANGE_HEAD_BYTES, ChangeCause, ChunkList, CommittedChange, Compare,
+    CompareSwap, Condition, Confirm, CountBits, Expire, Expiry, Extend, GetBit, Increment, Insert, Inspect,
+    Lookup, LookupRange, Number, NumberType, OperationAnswer, Operator, Outcome, Query, Range,
+    RangeComparison, ReadChanges, ReadChunk, RecordRead, RecordType, RecordWrite, Remove, ReturnedNumber,
+    SCANNED_HEAD_BYTES, Scan, ScanRange, ScannedKey, SetBit, Shape, Take, Transform, Trim, Wait, WaitUntil,
+    WriteChange,
 };
 
 use crate::elements::Elements;
@@ -76,6 +77,8 @@ pub enum Message<'a> {
     Scan(Scan<'a>),
     /// A page of the chunks of a blob that exist in a partition.
     Chunks(ChunkList<'a>),
+    /// A page of the changes of a partition.
+    Changes(ReadChanges<'a>),
     /// A comparison of a range of a partition by its members.
     Compare(Compare<'a>),
     /// A request about a snapshot.
@@ -97,7 +100,7 @@ pub enum Message<'a> {
     Gather(Elements<'a, GatheredRequest<'a>>),
     /// A message from one instance to another.
     Peer(PeerMessage<'a>),
-    /// Answers `Read`, `Scan`, `Chunks`, `Compare`, `Snapshot` and `Write`, and any request that failed.
+    /// Answers `Read`, `Scan`, `Chunks`, `Changes`, `Compare`, `Snapshot` and `Write`, and any request that failed.
     Answer(OperationAnswer<'a>),
     /// Answers `Batch`.
     BatchAnswer(Elements<'a, OperationAnswer<'a>>),
@@ -128,6 +131,7 @@ impl<'a> Message<'a> {
             Self::Scan(scan) if scan.blobs => FrameKind::ScanBlobs,
             Self::Scan(_) => FrameKind::Scan,
             Self::Chunks(_) => FrameKind::ListChunks,
+            Self::Changes(_) => FrameKind::ReadChanges,
             Self::Compare(_) => FrameKind::Compare,
             Self::Snapshot(snapshot) => snapshot.request.kind(),
             Self::Write { write, .. } => write.kind(),
@@ -182,6 +186,7 @@ impl<'a> Message<'a> {
             Self::Gathered(answers) => return answers.put(out),
             Self::Scan(scan) => return scan.put(out),
             Self::Chunks(list) => return list.put(out),
+            Self::Changes(changes) => return changes.put(out),
             Self::Compare(compare) => return compare.put(out),
             Self::Snapshot(snapshot) => return snapshot.put(out),
             Self::Peer(peer) => return peer.put(out),
@@ -225,6 +230,7 @@ impl<'a> Message<'a> {
                 Self::Scan(Scan::decode_body(kind == FrameKind::ScanBlobs, body)?)
             }
             FrameKind::ListChunks => Self::Chunks(ChunkList::decode_body(body)?),
+            FrameKind::ReadChanges => Self::Changes(ReadChanges::decode_body(body)?),
             FrameKind::Compare => Self::Compare(Compare::decode_body(body)?),
             FrameKind::OpenSnapshot
             | FrameKind::RenewSnapshot

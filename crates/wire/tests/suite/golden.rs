@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use crate::support::hexadecimal::hex;
-use crate::support::{admin, failures};
+use crate::support::{admin, changes, failures};
 use zerohop_wire::admin::{AdminAnswer, AdminRequest};
 use zerohop_wire::blob::BlobStamp;
 use zerohop_wire::ids::*;
@@ -161,6 +161,7 @@ fn reads(check: Check<'_>) {
     let (first, end) = (4096, 1 << 24);
     let list = ChunkList { seen: SEEN, name: b"film", first, end, cursor: b"from here", numbers_max: 1000 };
     check("list_chunks", "chunks of film, 1000 at most", &Message::Chunks(list));
+    check("read_changes", "behind index 4711, with values", &Message::Changes(changes::request(SEEN)));
     check("compare", "the range from a cursor on", &Message::Compare(Compare { from: b"from here" }));
     let mut snapshot = |name: &str, comment: &str, query: SnapshotQuery<'_>| {
         let id = SnapshotId(0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF);
@@ -457,6 +458,8 @@ fn outcomes(check: Check<'_>) {
     let differing = Elements::from_slice(&differing);
     let compared = RangeComparison { next: b"go on", records: 7, bytes: 4096, copies: 3, differing };
     outcome("compared", "7 records of 4,096 bytes, another in one of 3 copies", Outcome::Compared(compared));
+    let changes = changes::page(version);
+    outcome("changes", "a value stored, and another that has expired", changes::answer(version, &changes));
 }
 
 fn errors(check: Check<'_>) {

@@ -92,6 +92,7 @@ fn control_requests_are_as_specified() {
         include_str!("../../src/admin.rs"),
         include_str!("../../src/admin/damaged.rs"),
         include_str!("../../src/admin/refused.rs"),
+        include_str!("../../src/admin/history.rs"),
         include_str!("../../src/admin/tokens.rs"),
         include_str!("../../src/admin/view.rs"),
     ];

@@ -2,6 +2,7 @@
 
 mod batches;
 mod blobs;
+mod changes;
 mod chunk_lists;
 mod model;
 mod random;

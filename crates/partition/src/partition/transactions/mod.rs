@@ -172,6 +172,17 @@ impl Partition {
         !is_open || self.transacting.as_ref().is_some_and(|one| one.transactions.may_commit_by(at))
     }
 
+    /// The lowest timestamp at which a transaction that is prepared here may commit; `None`: none is. Zero while that is not known.
+    pub(super) fn lowest_commit(&mut self) -> Option<Timestamp> {
+        if !self.has_transactions() {
+            return None;
+        }
+        match self.open_transactions() {
+            true => self.transacting.as_ref().and_then(|one| one.transactions.lowest_commit()),
+            false => Some(Timestamp::ZERO),
+        }
+    }
+
     fn transactions_now(&self) -> Time {
         Time(self.clock.now_ms().saturating_mul(1_000))
     }
@@ -310,7 +321,7 @@ impl Partition {
         match event {
             CommittedEvent::Transaction(entry) => {
                 if let TransactionEntry::Expire { ids } = &entry {
-                    self.staged_expired += ids.len() as u64;
+                    self.counts.staged_expired += ids.len() as u64;
                 }
                 transacting.committed.push_back((index, entry));
             }

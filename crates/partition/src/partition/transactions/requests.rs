@@ -96,7 +96,7 @@ impl Partition {
         match self.is_new(stamp) {
             Ok(()) => {}
             Err(Ok((_, WriteOutcome::Transaction(ended)))) => {
-                self.answered_again += 1;
+                self.counts.answered_again += 1;
                 return answer_ended(token, &ended, &places, effects);
             }
             Err(Ok((_, other))) => {

@@ -326,6 +326,34 @@ fn scans(document: &mut Document<'_>) {
         &body(FrameKind::ListChunks, &Message::Chunks(list)),
         &fields,
     );
+    let changes = ReadChanges {
+        seen: SEEN,
+        after: NUMBERS[0],
+        wait_ms: 0x0102,
+        changes_max: 0x0304,
+        bytes_max: 0x0506_0708,
+        values: true,
+        from: b"from",
+        to: b"upper",
+        prefix: b"",
+    };
+    let fields = [
+        n8("seen", SEEN.0),
+        n8("after: log index that the answer before gave", NUMBERS[0]),
+        n4("wait in ms", 0x0102),
+        n4("changes at most", 0x0304),
+        n4("bytes of keys and values at most", 0x0506_0708),
+        n4("length of the lower bound", 4),
+        n4("length of the upper bound", 5),
+        n4("length of the prefix", 0),
+        field("1 if values are requested", [1]),
+        zero(7),
+        field("lower bound: only keys at or above it", b"from"),
+        field("upper bound: only keys below it", b"upper"),
+        field("prefix", b""),
+    ];
+    let bytes = body(FrameKind::ReadChanges, &Message::Changes(changes));
+    document.layout("read_changes / offset", &[], &bytes, &fields);
     let compare = Message::Compare(Compare { from: b"the cursor" });
     let fields = [n4("cursor length", 10), zero(4), field("cursor at which the range begins", b"the cursor")];
     document.layout("compare / offset", &[], &body(FrameKind::Compare, &compare), &fields);

@@ -3,7 +3,7 @@
 //! A test makes a document of one of these tables, in the form that the comparison expects.
 
 use zerohop_wire::blob::BlobStamp;
-use zerohop_wire::ids::InstanceId;
+use zerohop_wire::ids::{InstanceId, Timestamp};
 use zerohop_wire::messages::*;
 use zerohop_wire::{Elements, FrameKind};
 
@@ -139,6 +139,32 @@ fn blob_or_range(document: &mut Document<'_>) {
         n4("per member that differs its instance", 0x0807_0605),
     ];
     outcome(document, Shape::Compared, Outcome::Compared(compared), &fields);
+    let changes = [CommittedChange {
+        key: b"key",
+        at: VERSION,
+        before: Timestamp(NUMBERS[1]),
+        index: NUMBERS[2],
+        record: Some(RecordType::Bytes),
+        cause: ChangeCause::Expiry,
+        value: None,
+    }];
+    let change_bytes = [
+        &VERSION.0.to_le_bytes()[..],
+        &NUMBERS[1].to_le_bytes(),
+        &NUMBERS[2].to_le_bytes(),
+        &[3, 0, 0, 0],
+        &[0xFF; 4],
+        &[1, 2, 0, 0, 0, 0, 0, 0],
+        b"key",
+    ];
+    let fields = [
+        n4("changes in this answer", 1),
+        n8("log index to read on from", NUMBERS[0]),
+        open("the changes", change_bytes.concat()),
+    ];
+    let changes = Elements::from_slice(&changes);
+    let answer = Outcome::Changes { next: NUMBERS[0], through: VERSION, changes };
+    outcome(document, Shape::Changes, answer, &fields);
 }
 
 /// The number of an answer that has none.

@@ -14,6 +14,8 @@ pub fn questions() -> Vec<(&'static str, &'static str, AdminQuestion)> {
         durability: Some("interval:50ms".into()),
         chunk_bytes: Some(65_536),
         split_at: Vec::new(),
+        history_ms: None,
+        history_bytes: None,
     };
     let divided = KeyspaceSettings {
         name: keyspace(),
@@ -23,6 +25,12 @@ pub fn questions() -> Vec<(&'static str, &'static str, AdminQuestion)> {
         ..KeyspaceSettings::default()
     };
     let altered = KeyspaceSettings { name: keyspace(), replicas: Some(3), ..KeyspaceSettings::default() };
+    let watched = KeyspaceSettings {
+        name: keyspace(),
+        history_ms: Some(3_600_000),
+        history_bytes: Some(1 << 20),
+        ..KeyspaceSettings::default()
+    };
     let (drop, recover) = (
         |at_once, id, wait_ms| {
             AdminQuestion::DropKeyspace(KeyspaceDrop { name: keyspace(), at_once, id, wait_ms })
@@ -44,6 +52,7 @@ pub fn questions() -> Vec<(&'static str, &'static str, AdminQuestion)> {
         ("create_keyspace", "every setting", AdminQuestion::CreateKeyspace(settings)),
         ("create_keyspace_divided", "at two keys", AdminQuestion::CreateKeyspace(divided)),
         ("alter_keyspace", "three copies", AdminQuestion::AlterKeyspace(altered)),
+        ("alter_keyspace_history", "one hour, and 1 MiB a partition", AdminQuestion::AlterKeyspace(watched)),
         ("drop_keyspace", "once nothing is under way", drop(false, 0, None)),
         ("drop_keyspace_at_once", "whatever is under way", drop(true, 0, None)),
         ("drop_keyspace_again", "keyspace 4, for 1.5 s", drop(false, 4, Some(1500))),
@@ -122,6 +131,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         records: 0,
         log_bytes: 0,
         separators: Vec::new(),
+        history: None,
     };
     let divided = KeyspaceStatus {
         id: 3,
@@ -129,6 +139,12 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         partitions: 3,
         hash: "ordered".into(),
         separators: vec![b"m".to_vec(), b"n\0\xff".to_vec()],
+        ..KeyspaceStatus::default()
+    };
+    let watched = KeyspaceStatus {
+        id: 4,
+        name: "watched".into(),
+        history: Some(KeyspaceHistory { ms: 60_000, bytes: 1 << 22 }),
         ..KeyspaceStatus::default()
     };
     let damaged = DamagedPartition {
@@ -241,6 +257,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         ("status_view", "of a node that has no answer from another", AdminReply::Status(Box::new(viewed))),
         ("keyspace", "with every field", AdminReply::Keyspace(Box::new(keyspace))),
         ("keyspace_divided", "at two keys", AdminReply::Keyspace(Box::new(divided))),
+        ("keyspace_history", "one minute, and 4 MiB a partition", AdminReply::Keyspace(Box::new(watched))),
         ("done", "in map epoch 9", AdminReply::Done(AdminDone { map_epoch: 9, number: 4 })),
         ("partitions", "one of 256", AdminReply::Partitions(partitions)),
         ("tokens", "one", AdminReply::Tokens(Tokens { tokens: vec![token] })),

@@ -53,6 +53,7 @@ pub fn failures<'a>(n: &[u64; 5], bytes: &'a [u8]) -> Vec<Failure<'a>> {
         Failure::SessionExpired { mark: version },
         Failure::ClockAhead { ahead_ms: n[1] },
         Failure::SnapshotExpired,
+        Failure::HistoryGone { oldest: n[1] },
         Failure::DiskFull,
         Failure::MemoryFull,
         Failure::DataCorrupt,

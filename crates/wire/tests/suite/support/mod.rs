@@ -1,6 +1,7 @@
 //! Messages of every kind, made from whatever numbers and bytes proptest draws.
 
 pub(crate) mod admin;
+pub(crate) mod changes;
 pub(crate) mod failures;
 pub(crate) mod hexadecimal;
 pub(crate) mod protobuf;
@@ -72,6 +73,7 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
     let item_answers: Vec<ItemAnswer<'_>> = answers.iter().cloned().map(ItemAnswer).collect();
     let keys: Vec<ScannedKey<'_>> = slices.iter().map(|k| scanned(k, n[0])).collect();
     let entries: Vec<LogEntry<'_>> = (0..).zip(&slices).map(|(i, v)| log_entry(seed, i, v)).collect();
+    let changes: Vec<CommittedChange<'_>> = slices.iter().map(|slice| changed(n, slice)).collect();
     let epoch = MapEpoch(n[1]);
     let requests: Vec<GatheredRequest<'_>> = slices.iter().map(|body| gathered_request(seed, body)).collect();
     let gathered: Vec<GatheredAnswer<'_>> = slices.iter().map(|body| gathered_answer(n, body)).collect();
@@ -85,6 +87,22 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
         4 => Message::BatchAnswer(Elements::from_slice(&answers)),
         5 => Message::Answer(Ok(Outcome::Page { next: value, keys: Elements::from_slice(&keys) })),
         6 if sub % 16 == 0 => Message::Compare(Compare { from: value }),
+        6 if sub % 16 == 4 => Message::Changes(ReadChanges {
+            seen: Timestamp(n[0]),
+            after: n[1],
+            wait_ms: (n[2] % 30_001) as u32,
+            changes_max: (n[3] % 4096) as u32 + 1,
+            bytes_max: n[4] as u32,
+            values: n[2].is_multiple_of(2),
+            from: key.min(value),
+            to: value.max(key),
+            prefix: key,
+        }),
+        6 if sub % 16 == 5 => Message::Answer(Ok(Outcome::Changes {
+            next: n[1],
+            through: Timestamp(n[0]),
+            changes: Elements::from_slice(&changes),
+        })),
         6 if sub % 16 == 1 => Message::Chunks(ChunkList {
             seen: Timestamp(n[0]),
             name: if key.is_empty() { b"name" } else { key },
@@ -399,6 +417,19 @@ fn transform(n: &[u64; 5]) -> Transform {
         operand: n[0] >> (64 - 8 * number.bytes()),
         offset: n[1] % (1 << 23),
         returns: ReturnedNumber::ALL[n[4] as usize % ReturnedNumber::ALL.len()],
+    }
+}
+
+fn changed<'a>(n: &[u64], bytes: &'a [u8]) -> CommittedChange<'a> {
+    let record = [None, Some(RecordType::Bytes), Some(RecordType::List)][n[2] as usize % 3];
+    CommittedChange {
+        key: bytes,
+        at: Timestamp(n[0]),
+        before: Timestamp(n[1]),
+        index: n[3],
+        record,
+        cause: ChangeCause::ALL[n[4] as usize % ChangeCause::ALL.len()],
+        value: record.map(|_| bytes),
     }
 }
 

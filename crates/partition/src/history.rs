@@ -1,0 +1,395 @@
+//! The history of a partition: its latest changes, for readers that watch the keyspace, and the requests that wait for the next one.
+//!
+//! Each member keeps it, as it applies the same entries in the same order. It is in memory, so it begins again with the process.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use zerohop_placement::ChangeHistory;
+use zerohop_wire::ids::Timestamp;
+use zerohop_wire::limits::PAGE_BYTES_MAX;
+use zerohop_wire::messages::{
+    AFTER_NOW, CHANGE_HEAD_BYTES, ChangeCause, CommittedChange, ReadChanges, RecordType,
+};
+use zerohop_wire::{Failure, pack};
+
+use crate::event::Token;
+use crate::limits::{BUSY_RETRY_MS, WATCH_BYTES_MAX, WATCHES_MAX};
+use crate::planted::{Bug, is_planted};
+
+/// Memory of one change beside its key and value.
+const CHANGE_BYTES: usize = 120;
+
+/// A change that a history keeps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RecordedChange {
+    pub(crate) index: u64,
+    pub(crate) at: Timestamp,
+    pub(crate) before: Timestamp,
+    /// None: the record was removed.
+    pub(crate) record: Option<RecordType>,
+    pub(crate) cause: ChangeCause,
+    pub(crate) key: Arc<[u8]>,
+    pub(crate) value: Option<Arc<[u8]>>,
+}
+
+/// The latest changes of a partition.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    limits: ChangeHistory,
+    changes: VecDeque<RecordedChange>,
+    bytes: usize,
+    /// All changes behind this log index are kept.
+    complete_after: u64,
+}
+
+/// A page of changes, packed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ChangePage {
+    pub(crate) count: u32,
+    pub(crate) packed: Vec<u8>,
+    /// The log index through which the page has every change that the reader wants; `None`: all that are kept.
+    pub(crate) through: Option<u64>,
+}
+
+/// A request that waits for a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WaitingReader {
+    pub(crate) token: Token,
+    pub(crate) deadline_ms: u64,
+    /// Everything up to here was searched.
+    pub(crate) after: u64,
+    changes_max: u32,
+    bytes_max: u32,
+    values: bool,
+    from: Box<[u8]>,
+    to: Box<[u8]>,
+    prefix: Box<[u8]>,
+}
+
+/// The requests that wait for a change.
+#[derive(Debug, Default)]
+pub(crate) struct WaitingReaders {
+    waiting: Vec<WaitingReader>,
+    bytes: usize,
+}
+
+impl RecordedChange {
+    fn bytes(&self) -> usize {
+        CHANGE_BYTES + self.key.len() + self.value.as_ref().map_or(0, |value| value.len())
+    }
+}
+
+impl History {
+    /// An empty history, whose first change follows the entry of this log index.
+    pub(crate) fn new(limits: ChangeHistory, applied: u64) -> History {
+        History { limits, changes: VecDeque::new(), bytes: 0, complete_after: applied }
+    }
+
+    pub(crate) fn limits(&self) -> ChangeHistory {
+        self.limits
+    }
+
+    /// Adopts other limits. Changes beyond them go with the next one.
+    pub(crate) fn set_limits(&mut self, limits: ChangeHistory) {
+        self.limits = limits;
+    }
+
+    /// Adds the next change, and drops those that are too old or too many.
+    ///
+    /// # Panics
+    /// If it is not behind the last one: readers would miss it.
+    pub(crate) fn push(&mut self, change: RecordedChange) {
+        let last = self.changes.back().map_or(self.complete_after, |last| last.index);
+        assert!(change.index > last, "changes are added in the order of the log");
+        self.bytes += change.bytes();
+        let now_ms = change.at.millis();
+        self.changes.push_back(change);
+        self.drop_old(now_ms);
+    }
+
+    /// Drops the changes that are too old, or too many.
+    pub(crate) fn drop_old(&mut self, now_ms: u64) {
+        let begin_ms = now_ms.saturating_sub(u64::from(self.limits.ms));
+        while let Some(first) = self.changes.front()
+            && (self.bytes > self.limits.bytes as usize || first.at.millis() < begin_ms)
+        {
+            self.bytes -= first.bytes();
+            // A reader at the position of the dropped change has seen it.
+            self.complete_after = first.index - u64::from(is_planted(Bug::HistoryEndForgotten));
+            self.changes.pop_front();
+        }
+    }
+
+    /// Whether all its changes are at or below this log index.
+    pub(crate) fn ends_by(&self, applied: u64) -> bool {
+        self.changes.back().map_or(self.complete_after, |last| last.index) <= applied
+    }
+
+    /// The changes that a reader wants, behind `after`, as many as fit one page; `owns` says whether a key is the partition's.
+    ///
+    /// # Errors
+    /// Some of them are no longer kept.
+    pub(crate) fn page(
+        &self,
+        wanted: &ReadChanges<'_>,
+        after: u64,
+        owns: impl Fn(&[u8]) -> bool,
+    ) -> Result<ChangePage, Failure<'static>> {
+        if after < self.complete_after && after != AFTER_NOW {
+            return Err(Failure::HistoryGone { oldest: self.complete_after });
+        }
+        let most = match wanted.bytes_max {
+            0 => PAGE_BYTES_MAX,
+            bytes => PAGE_BYTES_MAX.min(bytes as usize),
+        };
+        let mut page = ChangePage::default();
+        let first = self.changes.partition_point(|change| change.index <= after);
+        for change in self.changes.iter().skip(first) {
+            if !wanted.wants(&change.key) || !owns(&change.key) {
+                continue;
+            }
+            let value = change.value.as_deref().filter(|_| wanted.values);
+            let bytes = CHANGE_HEAD_BYTES + change.key.len() + value.map_or(0, <[u8]>::len);
+            let is_full =
+                page.count == wanted.changes_max || page.count > 0 && page.packed.len() + bytes > most;
+            if is_full {
+                // Between this change and the last one of the page, there is none that the reader wants.
+                page.through = Some(change.index - 1);
+                break;
+            }
+            let RecordedChange { index, at, before, record, cause, ref key, .. } = *change;
+            pack(&CommittedChange { key, at, before, index, record, cause, value }, &mut page.packed)?;
+            page.count += 1;
+        }
+        Ok(page)
+    }
+}
+
+impl WaitingReader {
+    fn bytes(&self) -> usize {
+        size_of::<WaitingReader>() + self.from.len() + self.to.len() + self.prefix.len()
+    }
+
+    /// The request, with the position up to which it was searched.
+    pub(crate) fn request(&self) -> (ReadChanges<'_>, u64) {
+        let request = ReadChanges {
+            seen: Timestamp::ZERO,
+            after: self.after,
+            wait_ms: 0,
+            changes_max: self.changes_max,
+            bytes_max: self.bytes_max,
+            values: self.values,
+            from: &self.from,
+            to: &self.to,
+            prefix: &self.prefix,
+        };
+        (request, self.after)
+    }
+}
+
+impl WaitingReaders {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Lets a request wait for a change behind the log index `after`.
+    ///
+    /// # Errors
+    /// `Busy` at the limits.
+    pub(crate) fn enqueue(
+        &mut self,
+        request: &ReadChanges<'_>,
+        (token, after): (Token, u64),
+        deadline_ms: u64,
+    ) -> Result<(), Failure<'static>> {
+        let reader = WaitingReader {
+            token,
+            deadline_ms,
+            after,
+            changes_max: request.changes_max,
+            bytes_max: request.bytes_max,
+            values: request.values,
+            from: request.from.into(),
+            to: request.to.into(),
+            prefix: request.prefix.into(),
+        };
+        if self.waiting.len() >= WATCHES_MAX || self.bytes + reader.bytes() > WATCH_BYTES_MAX {
+            return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
+        }
+        self.bytes += reader.bytes();
+        self.waiting.push(reader);
+        Ok(())
+    }
+
+    /// Removes and returns the requests that want one of the changes behind the position up to which they were searched. The others were
+    /// searched up to `through` then.
+    pub(crate) fn take_wanting(
+        &mut self,
+        history: &History,
+        through: u64,
+        owns: impl Fn(&[u8]) -> bool,
+    ) -> Vec<(WaitingReader, Result<ChangePage, Failure<'static>>)> {
+        let mut wanting = Vec::new();
+        let mut at = 0;
+        while let Some(reader) = self.waiting.get_mut(at) {
+            let (request, after) = reader.request();
+            match history.page(&request, after, &owns) {
+                Ok(page) if page.count == 0 => {
+                    reader.after = reader.after.max(through);
+                    at += 1;
+                }
+                page => {
+                    let reader = self.waiting.swap_remove(at);
+                    self.bytes -= reader.bytes();
+                    wanting.push((reader, page));
+                }
+            }
+        }
+        wanting
+    }
+
+    /// When the next wait ends.
+    pub(crate) fn first_deadline(&self) -> Option<u64> {
+        self.waiting.iter().map(|reader| reader.deadline_ms).min()
+    }
+
+    /// Removes and returns the requests whose wait ends.
+    pub(crate) fn take_overdue(&mut self, now_ms: u64) -> Vec<WaitingReader> {
+        let overdue: Vec<WaitingReader> =
+            self.waiting.extract_if(.., |reader| reader.deadline_ms <= now_ms).collect();
+        self.bytes -= overdue.iter().map(WaitingReader::bytes).sum::<usize>();
+        overdue
+    }
+
+    /// Forgets the waits of a connection.
+    pub(crate) fn disconnect(&mut self, connection: u64) {
+        let gone = self.waiting.extract_if(.., |reader| reader.token.connection == connection);
+        self.bytes -= gone.map(|reader| reader.bytes()).sum::<usize>();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zerohop_wire::Elements;
+
+    const LIMITS: ChangeHistory = ChangeHistory { ms: 1_000, bytes: 1_000 };
+    const ALL: ReadChanges<'static> = ReadChanges {
+        seen: Timestamp::ZERO,
+        after: 0,
+        wait_ms: 0,
+        changes_max: 100,
+        bytes_max: 0,
+        values: true,
+        from: b"",
+        to: b"",
+        prefix: b"",
+    };
+
+    fn change(index: u64, key: &str) -> RecordedChange {
+        RecordedChange {
+            index,
+            at: Timestamp::from_millis(10_000 + index),
+            before: Timestamp::ZERO,
+            record: Some(RecordType::Bytes),
+            cause: ChangeCause::Write,
+            key: key.as_bytes().into(),
+            value: Some(b"value".as_slice().into()),
+        }
+    }
+
+    fn indexes(page: &ChangePage) -> Vec<u64> {
+        let changes = Elements::<CommittedChange<'_>>::packed(page.count, &page.packed).unwrap();
+        changes.iter().map(|change| change.index).collect()
+    }
+
+    #[test]
+    fn a_page_has_the_wanted_changes_in_order() {
+        let mut history = History::new(LIMITS, 5);
+        for (index, key) in [(6, "a"), (8, "b"), (9, "foreign"), (11, "a")] {
+            history.push(change(index, key));
+        }
+        let owns = |key: &[u8]| key != b"foreign";
+        let found = |wanted: &ReadChanges<'_>, after| history.page(wanted, after, owns).unwrap();
+        assert_eq!(indexes(&found(&ALL, 5)), [6, 8, 11]);
+        assert_eq!(indexes(&found(&ALL, 8)), [11]);
+        assert_eq!(found(&ALL, 11), ChangePage::default());
+        let prefix = ReadChanges { prefix: b"a", ..ALL };
+        assert_eq!(indexes(&found(&prefix, 5)), [6, 11]);
+        let one = ReadChanges { changes_max: 1, ..ALL };
+        let page = found(&one, 5);
+        assert_eq!((indexes(&page), page.through), (vec![6], Some(7)));
+        let page = found(&ReadChanges { bytes_max: 1, ..ALL }, 6);
+        assert_eq!(
+            (indexes(&page), page.through),
+            (vec![8], Some(10)),
+            "at least one, and the foreign one is passed"
+        );
+    }
+
+    #[test]
+    fn positions_before_the_oldest_change_are_refused() {
+        let mut history = History::new(LIMITS, 5);
+        let gone = |history: &History, after| history.page(&ALL, after, |_| true).unwrap_err();
+        assert_eq!(gone(&history, 4), Failure::HistoryGone { oldest: 5 });
+        for index in 6..50 {
+            history.push(change(index, "key"));
+        }
+        let (count, bytes) = (history.changes.len(), history.bytes);
+        assert!(bytes <= 1_000 && count > 3, "{count} changes of {bytes} bytes");
+        let oldest = 49 - count as u64;
+        assert_eq!(gone(&history, oldest - 1), Failure::HistoryGone { oldest });
+        assert_eq!(history.page(&ALL, oldest, |_| true).unwrap().count as usize, count);
+        history.drop_old(10_048 + 1_000);
+        assert_eq!(history.changes.len(), 2);
+        history.drop_old(10_050 + 1_000);
+        assert_eq!(
+            ((history.changes.len(), history.bytes), gone(&history, 48)),
+            ((0, 0), Failure::HistoryGone { oldest: 49 })
+        );
+        assert_eq!(history.page(&ALL, 49, |_| true), Ok(ChangePage::default()));
+    }
+
+    #[test]
+    fn waiting_requests_get_the_next_wanted_change() {
+        let mut history = History::new(LIMITS, 5);
+        let mut readers = WaitingReaders::default();
+        let token = |connection| Token { connection, ..Token::default() };
+        readers.enqueue(&ReadChanges { prefix: b"a", ..ALL }, (token(1), 5), 100).unwrap();
+        readers.enqueue(&ReadChanges { prefix: b"b", ..ALL }, (token(2), 5), 90).unwrap();
+        assert_eq!(readers.first_deadline(), Some(90));
+        history.push(change(6, "b"));
+        let wanting = readers.take_wanting(&history, 6, |_| true);
+        assert_eq!(wanting.len(), 1);
+        assert_eq!(wanting[0].0.token, token(2));
+        assert_eq!(readers.len(), 1);
+        assert!(readers.take_overdue(99).is_empty());
+        assert_eq!(readers.take_overdue(100).len(), 1);
+        assert_eq!((readers.is_empty(), readers.bytes), (true, 0));
+        readers.enqueue(&ALL, (token(3), 5), 100).unwrap();
+        readers.disconnect(3);
+        assert_eq!((readers.is_empty(), readers.bytes), (true, 0));
+    }
+
+    #[test]
+    fn no_more_requests_wait_than_the_limit() {
+        let mut readers = WaitingReaders::default();
+        let enqueue = |readers: &mut WaitingReaders, request: &ReadChanges<'_>| {
+            readers.enqueue(request, (Token::default(), 0), 1)
+        };
+        for _ in 0..WATCHES_MAX {
+            enqueue(&mut readers, &ALL).unwrap();
+        }
+        let busy = Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
+        assert_eq!(enqueue(&mut readers, &ALL), busy);
+        let (mut readers, long) = (WaitingReaders::default(), vec![0; 64 << 10]);
+        let long = ReadChanges { prefix: &long, ..ALL };
+        let admitted = (0..).take_while(|_| enqueue(&mut readers, &long).is_ok()).count();
+        assert!(admitted * long.prefix.len() <= WATCH_BYTES_MAX);
+    }
+}

@@ -1,0 +1,225 @@
+//! Watches: a watch follows the changes of a keyspace, in order per partition, from a position on.
+//!
+//! It has one request at each partition, whose answer waits there for the next change. So a change reaches the reader without another request, and
+//! an idle partition costs one request in each waiting time. A partition that was split continues in its children, from the same position.
+//!
+//! *Marks* join partitions into one order. Each answer says through which timestamp its partition has no more changes to return. The mark of the
+//! watch is the lowest of these, and it is returned after all changes at or below it (`docs/protocols/watch.md`).
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+use bytes::Bytes;
+use zerohop_base::time::Time;
+use zerohop_placement::Division;
+use zerohop_wire::ids::{PartitionId, Timestamp};
+use zerohop_wire::limits::CHANGES_WAIT_MS_MAX;
+use zerohop_wire::messages::AFTER_NOW;
+
+use super::cluster_handle::ClusterHandle;
+use super::error::Error;
+use super::keyspace::Keyspace;
+use super::shell::PendingReply;
+use super::watch_cursor::{CursorPart, WatchCursor};
+use crate::limits::{MARK_PAUSE_US, WAIT_GRACE_US};
+use crate::planted::{Bug, is_planted};
+use crate::{ChangedRecord, ChangesQuery, KeyRange, Reply, SessionError, SessionRequest};
+
+/// The changes that a watch returns, and where it begins.
+#[derive(Clone, Debug)]
+pub struct WatchOptions {
+    /// The position at which it begins; `None`: from now on.
+    pub cursor: Option<WatchCursor>,
+    /// Only keys of this range; its direction does not matter.
+    pub range: KeyRange,
+    /// Only keys with this prefix.
+    pub prefix: Bytes,
+    /// Whether values are returned: those of bytes records of up to 64 KiB.
+    pub values: bool,
+    /// Most changes of one event.
+    pub changes_max: u32,
+    /// The longest time between two marks of an idle keyspace, in milliseconds, at most 30,000.
+    pub mark_ms: u32,
+}
+
+impl Default for WatchOptions {
+    fn default() -> Self {
+        let (range, prefix) = (KeyRange::default(), Bytes::new());
+        Self { cursor: None, range, prefix, values: true, changes_max: 1024, mark_ms: 1_000 }
+    }
+}
+
+/// What a watch returns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchEvent {
+    /// Changes of one partition, in order.
+    Changes(Vec<ChangedRecord>),
+    /// All changes at or below this timestamp, in all partitions, were returned.
+    Mark(Timestamp),
+}
+
+/// A reader of the changes of a keyspace. After an error its position is that before; the caller can call [`Watch::next`] again.
+#[derive(Debug)]
+pub struct Watch {
+    keyspace: Keyspace,
+    client: ClusterHandle,
+    options: WatchOptions,
+    parts: Vec<WatchedPart>,
+    /// The mark that was returned last, and when.
+    marked: (Timestamp, Time),
+    /// The part that is polled first: with equal turns, no partition shuts out another.
+    turn: usize,
+}
+
+/// One partition of a watch.
+#[derive(Debug)]
+struct WatchedPart {
+    at: CursorPart,
+    pending: Option<PendingReply>,
+}
+
+impl Watch {
+    /// A watch of a keyspace.
+    ///
+    /// # Errors
+    /// The cursor is of another keyspace.
+    pub(crate) fn new(keyspace: Keyspace, options: WatchOptions) -> Result<Watch, Error> {
+        let parts: Vec<CursorPart> = match &options.cursor {
+            Some(cursor) if cursor.keyspace() != keyspace.id() => return Err(Error::OtherKeyspace),
+            Some(cursor) => cursor.parts.clone(),
+            None => {
+                let division = keyspace.division();
+                let (first, last) = options.range.regions(&options.prefix, division.separators());
+                let watched = |id: &PartitionId| {
+                    division.separators().is_empty()
+                        || division.position(*id).is_some_and(|position| (first..=last).contains(&position))
+                };
+                let begun = |id| CursorPart {
+                    hash_range: (id, division.count()),
+                    after: AFTER_NOW,
+                    through: Timestamp::ZERO,
+                };
+                division.partitions().filter(watched).map(begun).collect()
+            }
+        };
+        let client = keyspace.client().outside_calls();
+        let parts = parts.into_iter().map(|at| WatchedPart { at, pending: None }).collect();
+        Ok(Watch { keyspace, client, options, parts, marked: (Timestamp::ZERO, Time(0)), turn: 0 })
+    }
+
+    /// The position behind everything that was returned. A watch that begins there returns what this one has not. `None` before the first event: a
+    /// watch from now on has no position until each partition has answered.
+    #[must_use]
+    pub fn cursor(&self) -> Option<WatchCursor> {
+        let parts: Vec<CursorPart> = self.parts.iter().map(|part| part.at).collect();
+        let is_known = parts.iter().all(|part| part.after != AFTER_NOW);
+        is_known.then(|| WatchCursor { keyspace: self.keyspace.id(), parts })
+    }
+
+    /// Returns the next changes, or the next mark.
+    ///
+    /// # Errors
+    /// [`zerohop_wire::Failure::HistoryGone`]: changes behind the position are no longer kept. [`zerohop_wire::BadRequestReason::NoHistory`]: the keyspace keeps
+    /// none. Others: a partition did not answer within the client's deadline.
+    pub async fn next(&mut self) -> Result<WatchEvent, Error> {
+        loop {
+            self.request_all();
+            let (index, answer) = self.answered().await;
+            match answer {
+                Ok(Reply::Changes { next, through, changes }) => {
+                    let part = &mut self.parts[index].at;
+                    part.after = next;
+                    part.through = part.through.max(through);
+                    if !changes.is_empty() {
+                        return Ok(WatchEvent::Changes(changes));
+                    }
+                    if let Some(mark) = self.next_mark() {
+                        return Ok(WatchEvent::Mark(mark));
+                    }
+                }
+                Ok(_) => return Err(Error::Unexpected),
+                Err(error) => match error.split_into() {
+                    Some((_, division)) => {
+                        let division = division.clone();
+                        self.follow_split(index, &division);
+                    }
+                    None => return Err(error),
+                },
+            }
+        }
+    }
+
+    /// Sends a request to each partition that has none.
+    fn request_all(&mut self) {
+        let Watch { keyspace, client, options, parts, .. } = self;
+        for part in parts.iter_mut().filter(|part| part.pending.is_none()) {
+            let wait_ms = options.mark_ms.min(CHANGES_WAIT_MS_MAX);
+            let (from, to) = options.range.bounds();
+            let query = ChangesQuery {
+                after: part.at.after,
+                wait_ms,
+                changes_max: options.changes_max,
+                values: options.values,
+                from,
+                to,
+                prefix: options.prefix.clone(),
+            };
+            let limit_us = client.limit_us() + u64::from(wait_ms) * 1_000 + WAIT_GRACE_US;
+            let request = SessionRequest::changes(keyspace.id(), part.at.hash_range, query, limit_us);
+            part.pending = Some(client.submit(request));
+        }
+    }
+
+    /// Waits for the next answer of any partition.
+    async fn answered(&mut self) -> (usize, Result<Reply, Error>) {
+        let (count, turn) = (self.parts.len(), self.turn);
+        let parts = &mut self.parts;
+        let (index, result) = poll_fn(|context| {
+            for index in (0..count).map(|step| (turn + step) % count) {
+                let Some(pending) = &mut parts[index].pending else { continue };
+                if let Poll::Ready(result) = Pin::new(pending).poll(context) {
+                    parts[index].pending = None;
+                    return Poll::Ready((index, result));
+                }
+            }
+            Poll::Pending
+        })
+        .await;
+        self.turn = (index + 1) % count;
+        (index, result.unwrap_or(Err(SessionError::Closed)).map_err(Error::general))
+    }
+
+    /// The mark, if it is above the one that was returned last.
+    fn next_mark(&mut self) -> Option<Timestamp> {
+        let of = |part: &WatchedPart| part.at.through;
+        let mark = match is_planted(Bug::MarkOfOnePartition) {
+            true => self.parts.iter().map(of).max()?,
+            false => self.parts.iter().map(of).min()?,
+        };
+        let (last, at) = self.marked;
+        let now = self.client.now();
+        // Each partition answers at its own time, so that the lowest timestamp rises in many small steps.
+        if mark <= last || last != Timestamp::ZERO && now < at.after_us(MARK_PAUSE_US) {
+            return None;
+        }
+        self.marked = (mark, now);
+        Some(mark)
+    }
+
+    /// The partition of a part was split: each child is watched from the position of its parent.
+    fn follow_split(&mut self, index: usize, division: &Division) {
+        let CursorPart { hash_range, after, through } = self.parts[index].at;
+        let after = if is_planted(Bug::WatchPositionLost) { AFTER_NOW } else { after };
+        let mut children = division.successors_of(hash_range);
+        if is_planted(Bug::WatchSkipsSibling) {
+            children.truncate(1);
+        }
+        let child = |id| CursorPart { hash_range: (id, division.count()), after, through };
+        let mut children = children.into_iter().map(|id| WatchedPart { at: child(id), pending: None });
+        if let Some(first) = children.next() {
+            self.parts[index] = first;
+        }
+        self.parts.extend(children);
+    }
+}
