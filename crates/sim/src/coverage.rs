@@ -70,7 +70,7 @@ pub const COMMITS: [&str; 22] = [
 ];
 
 /// Cases of blobs, snapshots, comparisons of copies, and scans.
-pub const BLOBS: [&str; 68] = [
+pub const BLOBS: [&str; 74] = [
     "blobs: puts of new blobs",
     "blobs: puts that replace",
     "blobs: bytes pushed",
@@ -128,6 +128,12 @@ pub const BLOBS: [&str; 68] = [
     "snapshots not opened",
     "snapshots: horizons moved",
     "comparisons of several copies",
+    "changes that watches returned",
+    "watches that ended",
+    "watches that fell behind",
+    "watches that failed",
+    "watches that did not begin",
+    "watches of keyspaces that lost data",
     "comparisons of one copy",
     "comparisons that failed",
     "scans to the end",
@@ -428,11 +434,20 @@ impl Coverage {
         const NOT_REQUIRED: [&str; 3] = ["searches given up", "splits refused", "decisions not known"];
         // Staged data expires when its client dies in between: in one of a dozen runs at most. A
         // split in the middle of a scanned partition occurs in one of twenty.
-        const LATE: [&str; 3] =
-            ["staged pieces expired", "scans that went on in children", "snapshots opened over splits"];
+        const LATE: [&str; 4] = [
+            "staged pieces expired",
+            "scans that went on in children",
+            "snapshots opened over splits",
+            "watches that fell behind",
+        ];
         // Sessions are remembered for ten minutes, and a copy that arrives later mostly names an
-        // old epoch as well. Of 300 runs, one or two showed all cases.
-        const RARE: [&str; 1] = ["sessions forgotten"];
+        // old epoch as well. Of 300 runs, one or two showed all cases. Only one of eight runs has watches.
+        const RARE: [&str; 4] = [
+            "sessions forgotten",
+            "watches that failed",
+            "watches that did not begin",
+            "watches of keyspaces that lost data",
+        ];
         const SOON: [&str; 28] = [
             "comparisons of several copies",
             "scans to the end",

@@ -17,6 +17,7 @@ use super::record_batches::RecordBatches;
 use super::redis::PendingCrossPartitionUnits;
 use super::scans::PUTS_FROM;
 use super::transactions::OPERATION_TOKENS_FROM;
+use super::watchers::Watchers;
 use super::without_epochs::without_epochs;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::client::{ClientLife, PROCEDURES_FROM};
@@ -96,6 +97,7 @@ impl SimulatedCluster {
         self.drop_snapshots(client);
         self.compares.drop_client(client);
         self.scans.drop_client(client);
+        Watchers { world: self }.drop_client(client);
         self.count_reads(client);
         self.begin_client(client, life + 1);
     }
@@ -129,6 +131,7 @@ impl SimulatedCluster {
         }
         self.handle_scan_reports();
         self.handle_comparison_reports();
+        Watchers { world: self }.handle_reports();
         self.handle_interactive_reports();
         self.handle_snapshot_reports();
         self.handle_blob_reports();
@@ -372,6 +375,7 @@ impl SimulatedCluster {
         }
         self.begins_compare(client);
         self.begins_scan(client);
+        Watchers { world: self }.begin(client);
         RecordBatches { world: self }.begin(client);
         if self.begin_operation_if_due(client) {
             return;

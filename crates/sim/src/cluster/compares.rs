@@ -12,6 +12,7 @@ use zerohop_session::procedures::{ClusterHandle, ProcedureSettings};
 use zerohop_wire::ids::KeyspaceId;
 
 use super::SimulatedCluster;
+use super::watchers::RunningWatches;
 use crate::streams::Draw;
 
 const MS: u64 = 1_000;
@@ -29,6 +30,8 @@ pub(super) struct Compares {
     open: BTreeMap<usize, RunningComparison>,
     next: usize,
     reports: ComparisonReports,
+    /// The watches of the same clients.
+    pub(super) watches: RunningWatches,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +74,13 @@ async fn run_comparison(handle: ClusterHandle, name: String, report: impl Fn(Com
 
 impl Compares {
     pub(super) fn new(random: Random) -> Compares {
-        Compares { random, open: BTreeMap::new(), next: 0, reports: ComparisonReports::default() }
+        Compares {
+            random,
+            open: BTreeMap::new(),
+            next: 0,
+            reports: ComparisonReports::default(),
+            watches: RunningWatches::default(),
+        }
     }
 
     /// A client dies.

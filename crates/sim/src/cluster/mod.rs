@@ -62,6 +62,7 @@ mod traffic;
 mod transaction_reads;
 mod transactions;
 mod watch;
+mod watchers;
 mod without_epochs;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

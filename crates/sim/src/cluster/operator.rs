@@ -18,6 +18,7 @@ use super::region_splits::RegionSplits;
 use super::scenario::PlannedKeyspace;
 use super::targeted_faults::{BEFORE_DROP_US, BEFORE_SPLIT_US};
 use super::transactions::AccountsState;
+use super::watchers;
 use super::{ClusterEvent, ClusterPhase, SimulatedCluster};
 use crate::kinds::FaultKind;
 use crate::streams::Draw;
@@ -411,6 +412,7 @@ fn config((at, name): (usize, &str), kept: PlannedKeyspace, seed: u64) -> Keyspa
         replicas: kept.replicas,
         min_in_sync: kept.min_in_sync,
         batch_bytes: 4 << 10,
+        history: watchers::history(seed, at),
         ..KeyspaceConfig::new(name, (seed << 8).wrapping_add(at as u64).wrapping_mul(7919))
     };
     match kept.separators {

@@ -210,7 +210,7 @@ fn draw_range(random: &mut Random, separators: &Separators) -> ScannedRange {
     ScannedRange { from, to, is_ordered: true, is_reverse: random.chance(1, 2) }
 }
 
-fn key_of_many(number: u64) -> String {
+pub(super) fn key_of_many(number: u64) -> String {
     format!("many-{number}")
 }
 

@@ -6,6 +6,7 @@ use zerohop_engine::EngineOptions;
 use zerohop_placement::Durability;
 
 use super::region_splits::RegionSplits;
+use super::watchers::keeps_history;
 use crate::kinds::{CAN_BREAK_INVARIANTS, FaultKind, Kinds};
 use crate::limits::{CLUSTER_CALLS_PER_SECOND, START};
 use crate::scenario::NetworkFaults;
@@ -234,6 +235,8 @@ pub struct ScenarioDraws {
     pub has_coarse_clocks: bool,
     /// Redis clients send commands over whole keyspaces.
     pub lists_keyspaces: bool,
+    /// Keyspaces keep a history, and clients watch them.
+    pub keeps_history: bool,
 }
 
 /// The draws of a seed, without a run.
@@ -256,6 +259,7 @@ pub fn scenario_draws(seed: u64) -> ScenarioDraws {
         kills_twice: scenario.peers.kills_twice,
         has_coarse_clocks: scenario.peers.clock_step_ms > 1,
         lists_keyspaces: scenario.has(FaultKind::RedisClients) && lists_keyspaces(&redis_random(&streams)),
+        keeps_history: keeps_history(seed),
     }
 }
 

@@ -86,6 +86,11 @@ impl ClusterWatch {
         self.keyspaces.values().filter(used).map(|known| known.history.id)
     }
 
+    /// Whether a partition of a keyspace goes on with a log in doubt.
+    pub(super) fn has_lost(&self, keyspace: KeyspaceId) -> bool {
+        self.losses.iter().any(|loss| loss.keyspace == keyspace)
+    }
+
     /// A keyspace is about to be dropped.
     pub(super) fn dropping(&mut self, id: KeyspaceId, now: Time) {
         if let Some(known) = self.keyspaces.get_mut(&id) {

@@ -67,7 +67,7 @@ const CANARIES: [Row; 14] = [
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 87] = [
+const OTHERS: [Row; 91] = [
     (BugPlace::Partition(partition::Bug::KeyspaceNotDrained), &[96, 29, 19, 33, 92]),
     (BugPlace::Engine(engine::Bug::NeededEntriesCompacted), &[9]),
     (BugPlace::Engine(engine::Bug::TombstoneDropped), &[25]),
@@ -155,6 +155,10 @@ const OTHERS: [Row; 87] = [
     (BugPlace::Partition(partition::Bug::SplitRegionDropped), &[18]),
     (BugPlace::Session(session::Bug::RangeSkipsSibling), &[18]),
     (BugPlace::Session(session::Bug::RangeCursorLost), &[18]),
+    (BugPlace::Partition(partition::Bug::MarkOvertakesTransactions), &[39]),
+    (BugPlace::Session(session::Bug::MarkOfOnePartition), &[55]),
+    (BugPlace::Session(session::Bug::WatchPositionLost), &[63]),
+    (BugPlace::Session(session::Bug::WatchSkipsSibling), &[63]),
 ];
 
 impl BugPlace {
@@ -168,6 +172,12 @@ impl BugPlace {
                 scenario_draws(seed).kinds.has(FaultKind::BrokenInvariants)
             }
             BugPlace::Session(session::Bug::BlobCutNotCompleted) => scenario_draws(seed).truncates_in_steps,
+            BugPlace::Session(bug) if session::Bug::OF_WATCHES.contains(&bug) => {
+                scenario_draws(seed).keeps_history
+            }
+            BugPlace::Partition(bug) if partition::Bug::OF_WATCHES.contains(&bug) => {
+                scenario_draws(seed).keeps_history
+            }
             BugPlace::Session(bug) if session::Bug::OF_REGIONS.contains(&bug) => {
                 scenario_draws(seed).has_regions
             }
@@ -234,12 +244,15 @@ impl BugPlace {
         let partitions = partitions.chain(partition::Bug::OF_RANGES).chain(partition::Bug::OF_CLUSTERS);
         let controls = control::Bug::OF_MANAGERS.into_iter().chain(control::Bug::OF_AGENTS);
         let controls = controls.chain(control::Bug::OF_RECOVERIES);
-        let partitions = partitions.chain(partition::Bug::OF_REGIONS).chain([partition::Bug::BrokenServesOn]);
+        let partitions = partitions
+            .chain(partition::Bug::OF_REGIONS)
+            .chain(partition::Bug::OF_WATCHES)
+            .chain([partition::Bug::BrokenServesOn]);
         let mut all: Vec<BugPlace> = partitions.map(BugPlace::Partition).collect();
         all.extend(controls.chain([control::Bug::VoteNotSynced]).map(BugPlace::Control));
         all.extend(engine::Bug::ALL.into_iter().chain(engine::Bug::OF_WALKS).map(BugPlace::Engine));
         let sessions = session::Bug::ALL.into_iter().chain(session::Bug::OF_REGIONS);
-        let sessions = sessions.chain(session::Bug::OF_REGION_SPLITS);
+        let sessions = sessions.chain(session::Bug::OF_REGION_SPLITS).chain(session::Bug::OF_WATCHES);
         all.extend(sessions.chain(session::Bug::OF_PROCEDURES).map(BugPlace::Session));
         let is_new = |bug: &engine::Bug| !engine::Bug::ALL.contains(bug);
         all.extend(engine::Bug::OF_RESTARTS.into_iter().filter(is_new).map(BugPlace::Engine));
