@@ -37,6 +37,7 @@ use crate::token::TokenCommand;
 use crate::top::TopArguments;
 use crate::txn::TxnArguments;
 use crate::up::UpArguments;
+use crate::watch::WatchArguments;
 
 /// One storage system for supercomputing and data-analytics jobs.
 ///
@@ -96,6 +97,7 @@ pub(crate) enum CliCommand {
     /// A partition is lost while all nodes with an in-sync copy of it are down. It is served again as soon as one of
     /// these nodes returns. If they cannot return, --accept-loss continues with the most complete copy that is left, or
     /// with an empty partition. Writes that only the missing nodes had are then lost, even if these nodes return later.
+    #[command(visible_alias = "trouble")]
     Recover(RecoverArguments),
     /// Reads and writes single records.
     #[command(subcommand)]
@@ -111,6 +113,14 @@ pub(crate) enum CliCommand {
     /// check fails, nothing is done and the exit code is 1. If a record refuses an operation of the wrong type, such as
     /// `append` to bytes or `incr` of text, nothing is done and the exit code is 3.
     Txn(TxnArguments),
+    /// Prints the changes of a keyspace as they are committed, until Ctrl-C.
+    ///
+    /// The keyspace needs a history (`zerohop keyspace alter NAME --history 1h`). A line is `put`, `removed` or `expired`, the key,
+    /// and the value if it has at most 64 KiB, with tabs between. Changes of a partition are printed in their order.
+    ///
+    /// With --cursor, the command continues where it ended, also after failures of nodes, moves and splits. If changes since then are no
+    /// longer kept, it says so: read the records again (`zerohop kv scan`), and watch without the cursor.
+    Watch(WatchArguments),
     /// Reads and writes large objects (blobs), completely or in parts.
     #[command(subcommand)]
     Blob(BlobCommand),

@@ -63,6 +63,7 @@ const EXAMPLES: &[CommandExamples] = &[
         ],
     ),
     ("recover acknowledge", &["zerohop recover acknowledge scratch"]),
+    ("watch", &["zerohop watch", "zerohop watch -k results run- --cursor position --json"]),
     (
         "kv insert",
         &[

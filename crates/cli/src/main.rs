@@ -33,6 +33,7 @@ mod token;
 mod top;
 mod txn;
 mod up;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -104,6 +105,7 @@ fn run(command: CliCommand) -> Result<CommandEnding, CommandError> {
         CliCommand::Keyspace(command) => runtime()?.block_on(keyspace::run(command)),
         CliCommand::Kv(command) => runtime()?.block_on(kv::run(command)),
         CliCommand::Txn(arguments) => runtime()?.block_on(txn::run(arguments)),
+        CliCommand::Watch(arguments) => runtime()?.block_on(watch::run(arguments)),
         CliCommand::Object(command) => runtime()?.block_on(object::run(command)),
         CliCommand::Log(command) => runtime()?.block_on(log::run(command)),
         CliCommand::Queue(command) => runtime()?.block_on(queue::run(command)),

@@ -26,6 +26,7 @@ mod staging;
 mod transactional_blobs;
 mod transactions;
 mod unknown_outcomes;
+mod watches;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

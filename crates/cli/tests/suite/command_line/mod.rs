@@ -55,3 +55,4 @@ mod tokens;
 mod top;
 mod transactions;
 mod transforms;
+mod watch;

@@ -83,6 +83,7 @@ const ROWS: &[Row] = &[
     row("log commit", "log-@ group --to first"),
     row("log groups", "log-@"),
     row("log trim", "log-@"),
+    Row("watch", "--limit 0", "", 0, None),
     Row("log tail", "log-@ --time 1h", "", 0, Some("c")),
     row("log drop", "log-@ --yes"),
     refused("log", "", 2),

@@ -8,11 +8,11 @@ mod key_paths;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -80,7 +80,7 @@ const ROWS: &[JsonRow] = &[
     JsonRow("txn", "", TRANSACTION, 0),
     JsonRow("txn", "", "insert a w --if-absent\n", 1),
     JsonRow("txn", "", "blob stat none\n", 0),
-    JsonRow("txn", "", "append a x\n", 1),
+    JsonRow("txn", "", "append a x\n", 3),
     row("blob put", "b file"),
     no("blob put", "b file"),
     row("blob write", "b w --at 1"),
@@ -200,6 +200,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("partition release", "a node that stands alone moves nothing"),
     ("s3", "its first line is read"),
     ("up", "its first line is read"),
+    ("watch", "it runs while a record is changed"),
 ];
 
 #[test]
@@ -391,6 +392,16 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
         assert!(!printed.is_empty(), "zerohop {command} {arguments} --json says nothing");
         paths.add_lines(command, &printed);
     }
+    query("keyspace alter", "default --history 1h", "", 0);
+    let mut watch = within(zerohop(&command_words("watch", "--marks --limit 1 --json")));
+    let watch = watch.env("ZEROHOP_ENDPOINT", cluster.endpoint()).stdout(Stdio::piped());
+    let mut watch = watch.spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let mut printed = lines.next().expect("a mark").unwrap();
+    query("kv insert", "watched v", "", 0);
+    lines.for_each(|line| printed = format!("{printed}\n{}", line.unwrap()));
+    assert!(watch.wait().unwrap().success());
+    paths.add_lines("watch", &printed);
     let bearer = query("secret bearer", "", "", 0);
     for path in ["/health", "/status"] {
         paths.add_lines(&format!("GET {path}"), &get(cluster.endpoint(), path, bearer.trim()));

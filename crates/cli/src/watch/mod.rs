@@ -1,0 +1,201 @@
+//! `zerohop watch`.
+
+mod cursor_file;
+
+use std::ffi::OsString;
+use std::ops::Bound;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+use zerohop_client::{ChangeCause, ChangedRecord, KeyRange, Timestamp, WatchEvent, WatchOptions};
+use zerohop_wire::ids::KeyspaceId;
+
+use crate::common::display::{JsonKey, JsonValue};
+use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::failure::{self, FailedObject};
+use crate::common::outage;
+use crate::common::quantity;
+use crate::common::runtime::StopSignals;
+use crate::common::target::ClusterTarget;
+use crate::kv::refusal::type_name;
+use crate::output;
+use cursor_file::CursorFile;
+
+/// The most changes of a page.
+const PAGE_CHANGES: u32 = 1024;
+
+#[derive(Args, Debug)]
+pub(crate) struct WatchArguments {
+    /// The prefix of the keys [default: none, for all keys].
+    #[arg(value_name = "PREFIX", allow_hyphen_values = true)]
+    prefix: Option<OsString>,
+    /// Only keys at or above this one, by their bytes.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    from: Option<OsString>,
+    /// Only keys below this one.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    to: Option<OsString>,
+    /// Continues at the position in this file, if it exists, and keeps the position of what was printed there. After a
+    /// kill, changes of the last second may be printed again.
+    #[arg(long, value_name = "FILE")]
+    cursor: Option<PathBuf>,
+    /// Prints marks too: all changes up to the timestamp of a mark were printed before it.
+    #[arg(long)]
+    marks: bool,
+    /// Prints keys without their values.
+    #[arg(long)]
+    no_values: bool,
+    /// Ends once so many changes were printed, with the page that has the last of them [default: no limit].
+    #[arg(long, value_name = "CHANGES", value_parser = quantity::parse_whole)]
+    limit: Option<u64>,
+    /// The keyspace.
+    #[arg(short, long, value_name = "NAME", default_value = "default")]
+    keyspace: String,
+    #[command(flatten)]
+    target: ClusterTarget,
+    /// Prints JSON, one object a line. Bytes that are not UTF-8 are in fields whose names end in _base64.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A line of JSON for a change.
+#[derive(Serialize)]
+struct ChangeOutput<'a> {
+    /// `put` or `remove`.
+    event: &'static str,
+    #[serde(flatten)]
+    key: JsonKey<'a>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    record: Option<&'static str>,
+    /// The version of the record from then on; of a removal, when it was made.
+    version: String,
+    /// The version before; absent if there was no record.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    before: Option<String>,
+    cause: &'static str,
+    partition: u32,
+    index: u64,
+    #[serde(flatten)]
+    value: Option<JsonValue<'a>>,
+}
+
+/// A line of JSON for a mark.
+#[derive(Serialize)]
+struct MarkOutput {
+    event: &'static str,
+    through: String,
+}
+
+pub(crate) async fn run(arguments: WatchArguments) -> Result<CommandEnding, CommandError> {
+    let (keyspace, is_json, target) = (arguments.keyspace.clone(), arguments.json, arguments.target.clone());
+    let error = match watch(arguments).await {
+        Err(error) => outage::explained(&target, error).await,
+        ending => return ending,
+    };
+    let reason = failure::reason(&error);
+    let error = error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace));
+    if is_json {
+        failure::print(FailedObject::default(), reason, &error);
+    }
+    Err(error)
+}
+
+async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError> {
+    let mut signals = StopSignals::new()?;
+    let WatchArguments { prefix, from, to, cursor, marks, no_values, limit, keyspace, target, json } =
+        arguments;
+    let mut cursor = cursor.map(CursorFile::new);
+    let begin = match &cursor {
+        Some(file) => file.read()?,
+        None => None,
+    };
+    let from = from.map_or(Bound::Unbounded, |key| Bound::Included(key.into_vec()));
+    let to = to.map_or(Bound::Unbounded, |key| Bound::Excluded(key.into_vec()));
+    let options = WatchOptions {
+        cursor: begin,
+        range: KeyRange::of::<Vec<u8>>((from, to)),
+        prefix: prefix.map(OsString::into_vec).unwrap_or_default().into(),
+        values: !no_values,
+        changes_max: u32::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(u32::MAX).clamp(1, PAGE_CHANGES),
+        ..WatchOptions::default()
+    };
+    let keyspace = target.keyspace(&keyspace).await?;
+    let mut watch = keyspace.watch(options)?;
+    let mut left = limit.unwrap_or(u64::MAX);
+    let mut ending = CommandEnding::Done;
+    let printed = output::NameList::new(false);
+    while left > 0 {
+        let event = tokio::select! {
+            event = watch.next() => event,
+            () = signals.received() => {
+                ending = CommandEnding::Interrupted;
+                break;
+            }
+        };
+        match event? {
+            WatchEvent::Changes(changes) => {
+                left = left.saturating_sub(changes.len() as u64);
+                let mut out = Vec::new();
+                for change in changes {
+                    match json {
+                        true => add_json(&mut out, &change_output(&change)),
+                        false => add_change(&mut out, &printed, &change),
+                    }
+                }
+                output::raw(&[&out])?;
+            }
+            WatchEvent::Mark(through) if marks => print_mark(json, through)?,
+            WatchEvent::Mark(_) => {}
+        }
+        if let Some((file, position)) = cursor.as_mut().zip(watch.cursor()) {
+            file.keep(position)?;
+        }
+    }
+    if let Some(file) = &mut cursor {
+        file.write()?;
+    }
+    Ok(ending)
+}
+
+fn add_json(out: &mut Vec<u8>, line: &impl Serialize) {
+    out.extend_from_slice(output::json_text(line).as_bytes());
+    out.push(b'\n');
+}
+
+/// One line: what happened, the key, and the value if it is known.
+fn add_change(out: &mut Vec<u8>, printed: &output::NameList, change: &ChangedRecord) {
+    let word = match (change.record, change.cause) {
+        (Some(_), _) => "put",
+        (None, ChangeCause::Expiry) => "expired",
+        (None, ChangeCause::Write) => "removed",
+    };
+    out.extend_from_slice(word.as_bytes());
+    out.push(b'\t');
+    match &change.value {
+        Some(value) => printed.add_with_value(out, &change.key, value),
+        None => printed.add(out, &change.key, ""),
+    }
+}
+
+fn print_mark(json: bool, through: Timestamp) -> Result<(), CommandError> {
+    match json {
+        true => output::json(&MarkOutput { event: "mark", through: through.to_string() }),
+        false => output::result(&format!("mark\t{through}")),
+    }
+}
+
+fn change_output(change: &ChangedRecord) -> ChangeOutput<'_> {
+    ChangeOutput {
+        event: if change.record.is_some() { "put" } else { "remove" },
+        key: JsonKey(&change.key),
+        record: change.record.map(type_name),
+        version: change.at.to_string(),
+        before: (change.before != Timestamp::ZERO).then(|| change.before.to_string()),
+        cause: change.cause.text(),
+        partition: change.partition.0,
+        index: change.index,
+        value: change.value.as_deref().map(JsonValue),
+    }
+}

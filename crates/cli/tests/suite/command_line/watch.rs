@@ -1,0 +1,135 @@
+//! `zerohop watch`: changes as they are committed, and cursors.
+
+use std::io::{BufRead, BufReader, Lines};
+use std::process::{Child, ChildStdout, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::support::serving::{ServingProgram, code, stderr, stdout, zerohop};
+
+/// A watch that runs, and its lines.
+struct RunningWatch {
+    process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl RunningWatch {
+    /// Starts a watch, and waits for its first mark: from then on it misses nothing.
+    fn start(cluster: &ServingProgram, arguments: &[&str]) -> RunningWatch {
+        let all = [&["watch", "--json", "--marks", "--endpoint", cluster.endpoint()], arguments].concat();
+        let mut process = zerohop(&all).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut watch = RunningWatch { process, lines };
+        assert_eq!(watch.next()["event"], "mark");
+        watch
+    }
+
+    fn next(&mut self) -> Value {
+        serde_json::from_str(&self.lines.next().expect("it goes on").unwrap()).unwrap()
+    }
+
+    /// The next change.
+    fn change(&mut self) -> Value {
+        loop {
+            let line = self.next();
+            if line["event"] != "mark" {
+                return line;
+            }
+        }
+    }
+
+    fn interrupt(mut self) {
+        kill_process(Pid::from_child(&self.process), Signal::INT).unwrap();
+        assert_eq!(self.process.wait().unwrap().code(), Some(130));
+    }
+}
+
+#[test]
+fn changes_are_printed_in_order_with_versions_and_causes() {
+    let cluster = ServingProgram::in_memory();
+    let refused = cluster.run(&["watch"]);
+    assert_eq!(code(&refused), 3);
+    assert!(stderr(&refused).contains("keyspace alter NAME --history 1h"), "{refused:?}");
+    cluster.ok(&["keyspace", "alter", "default", "--history", "10m", "--history-bytes", "256KiB"]);
+    let shown = cluster.json(&["keyspace", "show", "default"]);
+    assert_eq!((&shown["history_ms"], &shown["history_bytes"]), (&600_000.into(), &262_144.into()));
+    let mut watch = RunningWatch::start(&cluster, &["k"]);
+    cluster.ok(&["kv", "insert", "other", "x"]);
+    cluster.ok(&["kv", "insert", "key", "one"]);
+    let first = watch.change();
+    assert_eq!(
+        (&first["event"], &first["key"], &first["value"], &first["type"], &first["cause"]),
+        (&"put".into(), &"key".into(), &"one".into(), &"bytes".into(), &"write".into())
+    );
+    assert!(first.get("before").is_none());
+    cluster.ok(&["kv", "extend", "key", "+two"]);
+    let second = watch.change();
+    assert_eq!((&second["value"], &second["before"]), (&"one+two".into(), &first["version"]));
+    cluster.ok(&["kv", "insert", "key", "gone", "--ttl", "300ms"]);
+    assert_eq!(watch.change()["before"], second["version"]);
+    let expired = watch.change();
+    assert_eq!((&expired["event"], &expired["cause"]), (&"remove".into(), &"expiry".into()));
+    assert!(expired.get("value").is_none());
+    cluster.ok(&["kv", "append", "kinds", "a", "b"]);
+    let list = watch.change();
+    assert_eq!((&list["type"], list.get("value")), (&"list".into(), None));
+    watch.interrupt();
+}
+
+#[test]
+fn a_cursor_continues_where_the_command_ended() {
+    let cluster = ServingProgram::in_memory();
+    let folder = crate::support::folder();
+    let cursor = folder.path().join("position");
+    let cursor = cursor.to_str().unwrap();
+    cluster.ok(&["keyspace", "alter", "default", "--history", "1h"]);
+    let mut watch = RunningWatch::start(&cluster, &["--cursor", cursor]);
+    cluster.ok(&["kv", "insert", "a", "1"]);
+    assert_eq!(watch.change()["value"], "1");
+    watch.interrupt();
+    for (key, value) in [("b", "2"), ("a", "3"), ("c", "4")] {
+        cluster.ok(&["kv", "insert", key, value]);
+    }
+    cluster.ok(&["keyspace", "split", "default"]);
+    cluster.ok(&["kv", "remove", "b"]);
+    let printed = cluster.ok(&["watch", "--cursor", cursor, "--limit", "4"]);
+    let mut lines: Vec<&str> = printed.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(lines, ["put\ta\t3", "put\tb\t2", "put\tc\t4", "removed\tb"]);
+    cluster.ok(&["kv", "insert", "d", "5"]);
+    assert_eq!(cluster.ok(&["watch", "--cursor", cursor, "--limit", "1", "--no-values"]), "put\td\n");
+
+    cluster.ok(&["keyspace", "create", "other", "--history", "1h"]);
+    let foreign = cluster.run(&["watch", "-k", "other", "--cursor", cursor]);
+    assert_eq!((code(&foreign), stderr(&foreign).contains("another keyspace")), (3, true), "{foreign:?}");
+    std::fs::write(cursor, "nonsense").unwrap();
+    let damaged = cluster.run(&["watch", "--cursor", cursor]);
+    assert_eq!((code(&damaged), stderr(&damaged).contains("no cursor of a watch")), (3, true), "{damaged:?}");
+}
+
+#[test]
+fn a_position_that_is_no_longer_kept_is_refused() {
+    let cluster = ServingProgram::in_memory();
+    let folder = crate::support::folder();
+    let cursor = folder.path().join("position");
+    let cursor = cursor.to_str().unwrap();
+    cluster.ok(&["keyspace", "create", "few", "--partitions", "1", "--history", "1s"]);
+    let watch = RunningWatch::start(&cluster, &["-k", "few", "--cursor", cursor]);
+    watch.interrupt();
+    cluster.ok(&["kv", "insert", "-k", "few", "a", "1"]);
+    std::thread::sleep(std::time::Duration::from_millis(1_100));
+    let gone = cluster.run(&["watch", "-k", "few", "--cursor", cursor, "--json"]);
+    assert_eq!(code(&gone), 3, "{gone:?}");
+    let refusal: Value = serde_json::from_str(&stdout(&gone)).unwrap();
+    assert_eq!(refusal["reason"], "history_gone", "{refusal}");
+    assert!(stderr(&gone).contains("Read the records again"), "{gone:?}");
+    for (arguments, part) in [
+        (&["--history", "8d"][..], "at most 7 days"),
+        (&["--history", "1h", "--history-bytes", "1KiB"], "262144"),
+    ] {
+        let all = [&["keyspace", "create", "bad"], arguments].concat();
+        let refused = cluster.run(&all);
+        assert!(code(&refused) != 0 && stderr(&refused).contains(part), "{refused:?}");
+    }
+}
