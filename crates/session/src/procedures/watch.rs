@@ -223,3 +223,56 @@ impl Watch {
         self.parts.extend(children);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use zerohop_placement::{KeyspaceConfig, PartitionCount};
+    use zerohop_wire::ids::KeyspaceId;
+
+    use super::*;
+    use crate::planted::plant;
+    use crate::procedures::scripted_shell::{Script, handle, keyspace};
+
+    fn part(partition: u32, of: u32, after: u64, through: u64) -> CursorPart {
+        let hash_range = (PartitionId(partition), PartitionCount::new(of).unwrap());
+        CursorPart { hash_range, after, through: Timestamp(through) }
+    }
+
+    fn watch(parts: Vec<CursorPart>) -> Watch {
+        let keyspace = keyspace(&handle(&Arc::new(Script::default())));
+        let cursor = Some(WatchCursor { keyspace: keyspace.id(), parts });
+        Watch::new(keyspace, WatchOptions { cursor, ..WatchOptions::default() }).unwrap()
+    }
+
+    /// The positions after a split, and the mark of two partitions.
+    fn outcome() -> (Vec<CursorPart>, Option<Timestamp>) {
+        let mut config = KeyspaceConfig::new("k".parse().unwrap(), 7).fitted_to(1);
+        config.partitions = PartitionCount::new(2).unwrap();
+        let mut parent = watch(vec![part(0, 1, 5, 3)]);
+        parent.follow_split(0, &Division::new(&config));
+        let positions = parent.parts.iter().map(|part| part.at).collect();
+        (positions, watch(vec![part(0, 2, 5, 9), part(1, 2, 7, 4)]).next_mark())
+    }
+
+    #[test]
+    fn bugs_planted_in_watches_are_found() {
+        let expected = (vec![part(0, 2, 5, 3), part(1, 2, 5, 3)], Some(Timestamp(4)));
+        assert_eq!(outcome(), expected);
+        for bug in Bug::OF_WATCHES {
+            plant(Some(bug));
+            let found = outcome();
+            plant(None);
+            assert_ne!(found, expected, "{bug:?}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_of_another_keyspace_is_refused() {
+        let keyspace = keyspace(&handle(&Arc::new(Script::default())));
+        let cursor = Some(WatchCursor { keyspace: KeyspaceId(99), parts: vec![part(0, 1, 5, 3)] });
+        let refused = Watch::new(keyspace, WatchOptions { cursor, ..WatchOptions::default() });
+        assert_eq!(refused.map(drop), Err(Error::OtherKeyspace));
+    }
+}

@@ -30,7 +30,7 @@ fn keyspaces_are_made_changed_shown_and_dropped() {
     let expected = json!({
         "name": "papers", "replicas": 1, "min_in_sync": 1, "durability": "sync", "partitions": 16,
         "id": made["id"], "order": "hashed", "hash": "fnv1a", "separators": null, "chunk_bytes": 65_536,
-        "dropping": false
+        "history_ms": 0, "history_bytes": 0, "dropping": false
     });
     assert_eq!(made, expected);
     assert_eq!(cluster.json(&["keyspace", "show", "papers"]), expected);

@@ -19,7 +19,7 @@ const LONG_BYTES: usize = 96 << 20;
 
 /// The memory limit of a streaming client: the program itself, the data in flight (16 MiB and a
 /// piece for each direction), and nothing that grows with the blob.
-const CLIENT_BYTES_MAX: u64 = 64 << 20;
+const CLIENT_BYTES_MAX: u64 = 80 << 20;
 
 /// Bytes in which no two chunks are equal.
 fn pattern(length: u64) -> Vec<u8> {
