@@ -44,6 +44,11 @@ impl KeyRange {
         (self.from.clone(), self.to.clone())
     }
 
+    /// Whether the lower bound is above the upper one.
+    pub(crate) fn is_reversed(&self) -> bool {
+        !self.to.is_empty() && self.from > self.to
+    }
+
     /// Whether no key can be within the bounds.
     pub(crate) fn is_empty(&self) -> bool {
         self.is_empty

@@ -13,7 +13,8 @@ use std::task::Poll;
 use bytes::Bytes;
 use zerohop_base::time::Time;
 use zerohop_placement::Division;
-use zerohop_wire::ids::{PartitionId, Timestamp};
+use zerohop_wire::BadRequestReason;
+use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::CHANGES_WAIT_MS_MAX;
 use zerohop_wire::messages::AFTER_NOW;
 
@@ -83,24 +84,23 @@ impl Watch {
     /// A watch of a keyspace.
     ///
     /// # Errors
-    /// The cursor is of another keyspace.
+    /// The cursor is of another keyspace; no key is within the bounds.
     pub(crate) fn new(keyspace: Keyspace, options: WatchOptions) -> Result<Watch, Error> {
+        if options.range.is_empty() || options.range.is_reversed() {
+            return Err(Error::general(SessionError::Answer { failure: BadRequestReason::Bounds.into() }));
+        }
         let parts: Vec<CursorPart> = match &options.cursor {
             Some(cursor) if cursor.keyspace() != keyspace.id() => return Err(Error::OtherKeyspace),
             Some(cursor) => cursor.parts.clone(),
             None => {
                 let division = keyspace.division();
-                let (first, last) = options.range.regions(&options.prefix, division.separators());
-                let watched = |id: &PartitionId| {
-                    division.separators().is_empty()
-                        || division.position(*id).is_some_and(|position| (first..=last).contains(&position))
-                };
                 let begun = |id| CursorPart {
                     hash_range: (id, division.count()),
                     after: AFTER_NOW,
                     through: Timestamp::ZERO,
                 };
-                division.partitions().filter(watched).map(begun).collect()
+                // All of them, whatever the range: a watch with another range may go on from the cursor.
+                division.partitions().map(begun).collect()
             }
         };
         let client = keyspace.client().outside_calls();
@@ -229,7 +229,8 @@ mod tests {
     use std::sync::Arc;
 
     use zerohop_placement::{KeyspaceConfig, PartitionCount};
-    use zerohop_wire::ids::KeyspaceId;
+    use zerohop_wire::Failure;
+    use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
     use super::*;
     use crate::planted::plant;
@@ -274,5 +275,15 @@ mod tests {
         let cursor = Some(WatchCursor { keyspace: KeyspaceId(99), parts: vec![part(0, 1, 5, 3)] });
         let refused = Watch::new(keyspace, WatchOptions { cursor, ..WatchOptions::default() });
         assert_eq!(refused.map(drop), Err(Error::OtherKeyspace));
+    }
+
+    #[test]
+    fn a_range_without_keys_is_refused_at_once() {
+        let bounds = Failure::from(BadRequestReason::Bounds);
+        for range in [KeyRange::of("n".."m"), KeyRange::of(..""), KeyRange::of("m".."")] {
+            let keyspace = keyspace(&handle(&Arc::new(Script::default())));
+            let refused = Watch::new(keyspace, WatchOptions { range, ..WatchOptions::default() });
+            assert_eq!(refused.map(drop).unwrap_err().failure(), Some(&bounds));
+        }
     }
 }

@@ -122,7 +122,8 @@ impl WatchCursor {
                 let (after, through) = (from.u64()?, Timestamp(from.u64()?));
                 parts.push(CursorPart { hash_range: (partition, count), after, through });
             }
-            from.is_at_end().then_some(WatchCursor { keyspace, parts })
+            // A keyspace has a partition: without one, a watch would wait for nothing.
+            (from.is_at_end() && !parts.is_empty()).then_some(WatchCursor { keyspace, parts })
         };
         read(&mut from).ok_or(CursorError::Damaged)
     }
@@ -163,6 +164,8 @@ mod tests {
             assert_eq!(WatchCursor::from_bytes(&damaged), Err(CursorError::Damaged), "{at}");
             assert_eq!(WatchCursor::from_bytes(&bytes[..at]), Err(CursorError::Damaged), "{at}");
         }
+        let empty = WatchCursor { parts: Vec::new(), ..cursor() };
+        assert_eq!(WatchCursor::from_bytes(&empty.to_bytes()), Err(CursorError::Damaged));
         let mut newer = bytes[..bytes.len() - 4].to_vec();
         newer[4] = 2;
         newer.extend_from_slice(&crc32c(&newer).to_le_bytes());
