@@ -159,7 +159,9 @@ async fn operator_may_replace_corrupt_sole_copy_by_a_follower() {
     let nodes = status["nodes"].as_array().unwrap();
     let first = nodes.iter().find(|node| node["manager"] == cluster.endpoints()[0].as_str()).unwrap();
     let of_first = first["instances"][0]["id"].clone();
-    let names: Vec<String> = (0..8).map(|number| format!("corrupt-{number}")).collect();
+    // Each new keyspace has its primary on either node with equal chance: 40 names fail to hit the
+    // first node once in 2^40 runs.
+    let names: Vec<String> = (0..40).map(|number| format!("corrupt-{number}")).collect();
     let name = names.iter().find(|name| {
         let settings = ["--replicas", "2", "--min-in-sync", "1", "--partitions", "1"];
         cluster.json(&[&["keyspace", "create", name.as_str()], &settings[..]].concat());
