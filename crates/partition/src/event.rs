@@ -62,6 +62,8 @@ pub enum PartitionEvent<'a> {
     Transaction(&'a zerohop_transaction::Message),
     /// Time has passed. The owner sends this every few milliseconds, and at [`crate::Partition::next_tick_ms`].
     Tick,
+    /// What the clients' tokens permit has changed. Requests that wait for changes end without one, so that the owner judges the next ones.
+    TokensChanged,
     /// A connection has closed: its requests need no answers any more.
     Disconnected {
         /// The connection.

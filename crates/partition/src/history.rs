@@ -25,6 +25,8 @@ const CHANGE_BYTES: usize = 120;
 pub(crate) struct RecordedChange {
     pub(crate) index: u64,
     pub(crate) at: Timestamp,
+    /// The highest timestamp of this change and those before it: a transaction's may be lower than that of a write before its commit.
+    pub(crate) newest: Timestamp,
     pub(crate) before: Timestamp,
     /// None: the record was removed.
     pub(crate) record: Option<RecordType>,
@@ -41,6 +43,8 @@ pub(crate) struct History {
     bytes: usize,
     /// All changes behind this log index are kept.
     complete_after: u64,
+    /// The highest timestamp of the changes that were dropped.
+    newest_dropped: Timestamp,
 }
 
 /// A page of changes, packed.
@@ -57,8 +61,8 @@ pub(crate) struct ChangePage {
 pub(crate) struct WaitingReader {
     pub(crate) token: Token,
     pub(crate) deadline_ms: u64,
-    /// Everything up to here was searched.
-    pub(crate) after: u64,
+    after: u64,
+    newest: Timestamp,
     changes_max: u32,
     bytes_max: u32,
     values: bool,
@@ -83,7 +87,13 @@ impl RecordedChange {
 impl History {
     /// An empty history, whose first change follows the entry of this log index.
     pub(crate) fn new(limits: ChangeHistory, applied: u64) -> History {
-        History { limits, changes: VecDeque::new(), bytes: 0, complete_after: applied }
+        History {
+            limits,
+            changes: VecDeque::new(),
+            bytes: 0,
+            complete_after: applied,
+            newest_dropped: Timestamp::ZERO,
+        }
     }
 
     pub(crate) fn limits(&self) -> ChangeHistory {
@@ -99,9 +109,10 @@ impl History {
     ///
     /// # Panics
     /// If it is not behind the last one: readers would miss it.
-    pub(crate) fn push(&mut self, change: RecordedChange) {
+    pub(crate) fn push(&mut self, mut change: RecordedChange) {
         let last = self.changes.back().map_or(self.complete_after, |last| last.index);
         assert!(change.index > last, "changes are added in the order of the log");
+        change.newest = self.newest().max(change.at);
         self.bytes += change.bytes();
         let now_ms = change.at.millis();
         self.changes.push_back(change);
@@ -117,8 +128,14 @@ impl History {
             self.bytes -= first.bytes();
             // A reader at the position of the dropped change has seen it.
             self.complete_after = first.index - u64::from(is_planted(Bug::HistoryEndForgotten));
+            self.newest_dropped = first.newest;
             self.changes.pop_front();
         }
+    }
+
+    /// The highest timestamp of all changes.
+    pub(crate) fn newest(&self) -> Timestamp {
+        self.changes.back().map_or(self.newest_dropped, |last| last.newest)
     }
 
     /// Whether all its changes are at or below this log index.
@@ -129,7 +146,7 @@ impl History {
     /// The changes that a reader wants, behind `after`, as many as fit one page; `owns` says whether a key is the partition's.
     ///
     /// # Errors
-    /// Some of them are no longer kept.
+    /// Some of them are no longer kept, or the reader knows another log: one that was lost, whose place later writes have taken.
     pub(crate) fn page(
         &self,
         wanted: &ReadChanges<'_>,
@@ -145,6 +162,12 @@ impl History {
         };
         let mut page = ChangePage::default();
         let first = self.changes.partition_point(|change| change.index <= after);
+        // Who replaces a lost log begins above its timestamps, so a later one in its place shows that the reader has not seen the change.
+        let seen = first.checked_sub(1).map_or(self.newest_dropped, |last| self.changes[last].newest);
+        if seen > wanted.newest && after != AFTER_NOW && !is_planted(Bug::LostLogForgotten) {
+            let oldest = self.changes.back().map_or(self.complete_after, |last| last.index);
+            return Err(Failure::HistoryGone { oldest });
+        }
         for change in self.changes.iter().skip(first) {
             if !wanted.wants(&change.key) || !owns(&change.key) {
                 continue;
@@ -171,11 +194,17 @@ impl WaitingReader {
         size_of::<WaitingReader>() + self.from.len() + self.to.len() + self.prefix.len()
     }
 
+    /// Everything up to here was searched: a log index, with its newest timestamp.
+    pub(crate) fn position(&self) -> (u64, Timestamp) {
+        (self.after, self.newest)
+    }
+
     /// The request, with the position up to which it was searched.
     pub(crate) fn request(&self) -> (ReadChanges<'_>, u64) {
         let request = ReadChanges {
             seen: Timestamp::ZERO,
             after: self.after,
+            newest: self.newest,
             wait_ms: 0,
             changes_max: self.changes_max,
             bytes_max: self.bytes_max,
@@ -204,13 +233,14 @@ impl WaitingReaders {
     pub(crate) fn enqueue(
         &mut self,
         request: &ReadChanges<'_>,
-        (token, after): (Token, u64),
+        (token, (after, newest)): (Token, (u64, Timestamp)),
         deadline_ms: u64,
     ) -> Result<(), Failure<'static>> {
         let reader = WaitingReader {
             token,
             deadline_ms,
             after,
+            newest,
             changes_max: request.changes_max,
             bytes_max: request.bytes_max,
             values: request.values,
@@ -227,11 +257,11 @@ impl WaitingReaders {
     }
 
     /// Removes and returns the requests that want one of the changes behind the position up to which they were searched. The others were
-    /// searched up to `through` then.
+    /// searched up to `through` then, a log index with its newest timestamp.
     pub(crate) fn take_wanting(
         &mut self,
         history: &History,
-        through: u64,
+        through: (u64, Timestamp),
         owns: impl Fn(&[u8]) -> bool,
     ) -> Vec<(WaitingReader, Result<ChangePage, Failure<'static>>)> {
         let mut wanting = Vec::new();
@@ -240,7 +270,9 @@ impl WaitingReaders {
             let (request, after) = reader.request();
             match history.page(&request, after, &owns) {
                 Ok(page) if page.count == 0 => {
-                    reader.after = reader.after.max(through);
+                    if reader.after <= through.0 {
+                        (reader.after, reader.newest) = through;
+                    }
                     at += 1;
                 }
                 page => {
@@ -279,9 +311,12 @@ mod tests {
     use zerohop_wire::Elements;
 
     const LIMITS: ChangeHistory = ChangeHistory { ms: 1_000, bytes: 1_000 };
+    /// The timestamp of a reader that knows the same log as the partition.
+    const LAST: Timestamp = Timestamp(u64::MAX);
     const ALL: ReadChanges<'static> = ReadChanges {
         seen: Timestamp::ZERO,
         after: 0,
+        newest: LAST,
         wait_ms: 0,
         changes_max: 100,
         bytes_max: 0,
@@ -295,6 +330,7 @@ mod tests {
         RecordedChange {
             index,
             at: Timestamp::from_millis(10_000 + index),
+            newest: Timestamp::ZERO,
             before: Timestamp::ZERO,
             record: Some(RecordType::Bytes),
             cause: ChangeCause::Write,
@@ -360,18 +396,18 @@ mod tests {
         let mut history = History::new(LIMITS, 5);
         let mut readers = WaitingReaders::default();
         let token = |connection| Token { connection, ..Token::default() };
-        readers.enqueue(&ReadChanges { prefix: b"a", ..ALL }, (token(1), 5), 100).unwrap();
-        readers.enqueue(&ReadChanges { prefix: b"b", ..ALL }, (token(2), 5), 90).unwrap();
+        readers.enqueue(&ReadChanges { prefix: b"a", ..ALL }, (token(1), (5, LAST)), 100).unwrap();
+        readers.enqueue(&ReadChanges { prefix: b"b", ..ALL }, (token(2), (5, LAST)), 90).unwrap();
         assert_eq!(readers.first_deadline(), Some(90));
         history.push(change(6, "b"));
-        let wanting = readers.take_wanting(&history, 6, |_| true);
+        let wanting = readers.take_wanting(&history, (6, LAST), |_| true);
         assert_eq!(wanting.len(), 1);
         assert_eq!(wanting[0].0.token, token(2));
         assert_eq!(readers.len(), 1);
         assert!(readers.take_overdue(99).is_empty());
         assert_eq!(readers.take_overdue(100).len(), 1);
         assert_eq!((readers.is_empty(), readers.bytes), (true, 0));
-        readers.enqueue(&ALL, (token(3), 5), 100).unwrap();
+        readers.enqueue(&ALL, (token(3), (5, LAST)), 100).unwrap();
         readers.disconnect(3);
         assert_eq!((readers.is_empty(), readers.bytes), (true, 0));
     }
@@ -380,7 +416,7 @@ mod tests {
     fn no_more_requests_wait_than_the_limit() {
         let mut readers = WaitingReaders::default();
         let enqueue = |readers: &mut WaitingReaders, request: &ReadChanges<'_>| {
-            readers.enqueue(request, (Token::default(), 0), 1)
+            readers.enqueue(request, (Token::default(), (0, LAST)), 1)
         };
         for _ in 0..WATCHES_MAX {
             enqueue(&mut readers, &ALL).unwrap();

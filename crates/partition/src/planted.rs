@@ -136,6 +136,8 @@ pub enum Bug {
     ScanRepeatsKey,
     /// The history of a partition forgets that its oldest change was dropped.
     HistoryEndForgotten,
+    /// A history does not notice that its reader knows a log that was lost.
+    LostLogForgotten,
     /// A request that waits for a change is not answered by one.
     WatchesNotWoken,
     /// A page of changes that ends early says that everything was read.
@@ -215,8 +217,9 @@ impl Bug {
     pub const OF_REGIONS: [Bug; 2] = [Bug::RegionEndIgnored, Bug::SplitRegionDropped];
 
     /// Bugs of readers that watch a keyspace.
-    pub const OF_WATCHES: [Bug; 4] = [
+    pub const OF_WATCHES: [Bug; 5] = [
         Bug::HistoryEndForgotten,
+        Bug::LostLogForgotten,
         Bug::WatchesNotWoken,
         Bug::MarkOvertakesPage,
         Bug::MarkOvertakesTransactions,

@@ -110,6 +110,8 @@ pub enum Outcome<'a> {
     Changes {
         /// The log index to read on from.
         next: u64,
+        /// No change at or below that index has a higher timestamp.
+        newest: Timestamp,
         /// All changes of the partition up to this timestamp were read with this answer, or before.
         through: Timestamp,
         /// The changes, in the order of the log.
@@ -272,9 +274,10 @@ fn put_outcome<'a>(outcome: &Outcome<'a>, out: &mut Vec<u8>) -> Result<&'a [u8],
             out.extend_from_slice(&fields(&Parts { number: compared.records, ..parts }));
             compared.put(out)?
         }
-        Outcome::Changes { next, through, changes } => {
+        Outcome::Changes { next, newest, through, changes } => {
             parts.detail = changes.count();
             out.extend_from_slice(&fields(&Parts { version: through, number: next, ..parts }));
+            out.extend_from_slice(&newest.0.to_le_bytes());
             changes.put(out)?
         }
     })
@@ -315,8 +318,9 @@ fn decode_outcome(parts: Parts<'_>) -> Result<Outcome<'_>, Failure<'static>> {
             return RangeComparison::decode_body(detail, number, payload).map(Outcome::Compared);
         }
         Shape::Changes => {
+            let newest = Timestamp(take_u64(&mut payload)?);
             let changes = Elements::packed(detail, payload)?;
-            return Ok(Outcome::Changes { next: number, through: version, changes });
+            return Ok(Outcome::Changes { next: number, newest, through: version, changes });
         }
     };
     nothing_left(payload)?;

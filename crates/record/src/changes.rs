@@ -1,8 +1,9 @@
 //! The changes of a partition, page by page, for readers that watch a keyspace.
 //!
-//! Fields of a request: seen (8), after (8), wait in ms (4), changes at most (4), bytes at most (4), length of the lower bound (4), length of the upper
+//! Fields of a request: seen (8), after (8), newest (8), wait in ms (4), changes at most (4), bytes at most (4), length of the lower bound (4), length of the upper
 //! bound (4), prefix length (4), 1 if values are requested (1), zero (7); then lower bound, upper bound, prefix. In the answer, the version is the
-//! timestamp through which all changes were read, the number is the log index to read on from, and the detail is the number of changes.
+//! timestamp through which all changes were read, the number is the log index to read on from, and the detail is the number of changes. The payload
+//! begins with the newest timestamp (8) that belongs to the index.
 
 use crate::elements::Element;
 use crate::error::{BadRequestReason, Failure};
@@ -24,6 +25,9 @@ pub struct ReadChanges<'a> {
     pub seen: Timestamp,
     /// The log index that the previous answer gave; [`AFTER_NOW`]: from now on.
     pub after: u64,
+    /// The newest timestamp that the previous answer gave with it. A partition in whose log a change at or below `after` has a higher one has lost
+    /// the log that the reader knows.
+    pub newest: Timestamp,
     /// How long the answer waits for a first change, in milliseconds; 0: it does not wait.
     pub wait_ms: u32,
     /// Maximum number of changes; an answer may have fewer although there are more.
@@ -88,8 +92,9 @@ impl<'a> ReadChanges<'a> {
         self.check()?;
         let (from_len, to_len) = (check_bound(self.from)?, check_bound(self.to)?);
         let prefix_len = check_key(self.prefix)?;
-        let fields: [u8; 48] = layout(|to| {
-            let to = to.u64(self.seen.0).u64(self.after).u32(self.wait_ms).u32(self.changes_max);
+        let fields: [u8; 56] = layout(|to| {
+            let to = to.u64(self.seen.0).u64(self.after).u64(self.newest.0);
+            let to = to.u32(self.wait_ms).u32(self.changes_max);
             let to = to.u32(self.bytes_max).u32(from_len).u32(to_len).u32(prefix_len);
             to.u8(self.values.into()).zeros(7)
         });
@@ -101,8 +106,8 @@ impl<'a> ReadChanges<'a> {
 
     /// Errors: the bytes are not such a request.
     pub fn decode_body(body: &'a [u8]) -> Result<Self, Failure<'static>> {
-        let (mut fields, rest) = FieldReader::<48>::split(body)?;
-        let (seen, after) = (Timestamp(fields.u64()), fields.u64());
+        let (mut fields, rest) = FieldReader::<56>::split(body)?;
+        let (seen, after, newest) = (Timestamp(fields.u64()), fields.u64(), Timestamp(fields.u64()));
         let (wait_ms, changes_max, bytes_max) = (fields.u32(), fields.u32(), fields.u32());
         let (from_len, to_len) = (fields.u32() as usize, fields.u32() as usize);
         let prefix_len = fields.u32() as usize;
@@ -113,7 +118,7 @@ impl<'a> ReadChanges<'a> {
         let (to, rest) = split(rest, to_len)?;
         let (prefix, rest) = split(rest, prefix_len)?;
         nothing_left(rest)?;
-        let request = Self { seen, after, wait_ms, changes_max, bytes_max, values, from, to, prefix };
+        let request = Self { seen, after, newest, wait_ms, changes_max, bytes_max, values, from, to, prefix };
         request.check()?;
         check_bound(from)?;
         check_bound(to)?;
@@ -187,6 +192,7 @@ mod tests {
         ReadChanges {
             seen: Timestamp(1),
             after: 2,
+            newest: Timestamp(9),
             wait_ms: 3,
             changes_max: 4,
             bytes_max: 5,
@@ -231,7 +237,7 @@ mod tests {
             assert_eq!(encoded(&request), Err(failure));
         }
         let mut bytes = encoded(&request()).unwrap();
-        bytes[20..24].fill(0);
+        bytes[28..32].fill(0);
         assert_eq!(ReadChanges::decode_body(&bytes), Err(BadRequestReason::EmptyPage.into()));
     }
 

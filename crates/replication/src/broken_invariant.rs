@@ -73,6 +73,7 @@ impl Replica {
             | ReplicaEvent::FlushFailed
             | ReplicaEvent::Removed(_)
             | ReplicaEvent::Scrub { .. }
+            | ReplicaEvent::TokensChanged
             | ReplicaEvent::Disconnected { .. } => {}
         }
     }

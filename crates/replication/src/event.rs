@@ -67,6 +67,8 @@ pub enum ReplicaEvent<'a> {
         /// A single entry may exceed it.
         bytes: usize,
     },
+    /// See [`zerohop_partition::PartitionEvent::TokensChanged`].
+    TokensChanged,
     /// See [`zerohop_partition::PartitionEvent::Disconnected`].
     Disconnected {
         /// The connection that was closed.

@@ -232,6 +232,9 @@ impl Replica {
                 self.scrub(context, bytes)?;
                 self.begin_audit(context, effects)
             }
+            ReplicaEvent::TokensChanged => {
+                self.partition.step(context.engine, context.at(), PartitionEvent::TokensChanged, effects)
+            }
             ReplicaEvent::Disconnected { connection } => {
                 self.lead.wait_queue.disconnect(connection);
                 self.audit.client_requests.retain(|one| one.token.connection != connection);

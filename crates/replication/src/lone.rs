@@ -52,6 +52,7 @@ impl Replica {
             ReplicaEvent::Flushed => PartitionEvent::Flushed,
             ReplicaEvent::FlushFailed => PartitionEvent::FlushFailed,
             ReplicaEvent::Tick => PartitionEvent::Tick,
+            ReplicaEvent::TokensChanged => PartitionEvent::TokensChanged,
             ReplicaEvent::Disconnected { connection } => PartitionEvent::Disconnected { connection },
             ReplicaEvent::Removed(failure) => {
                 self.partition.release(&failure, effects);

@@ -82,6 +82,8 @@ pub enum Reply {
     Changes {
         /// The log index to read on from.
         next: u64,
+        /// No change at or below that index has a higher timestamp.
+        newest: Timestamp,
         /// All changes of the partition up to this timestamp were read with this reply, or before.
         through: Timestamp,
         /// The changes, in the order of the partition's log.
@@ -213,7 +215,7 @@ impl Reply {
                 let next = owned(next, frame);
                 Self::Compared(ComparedRange { partition, next, records, bytes, copies, differing })
             }
-            Outcome::Changes { next, through, changes } => {
+            Outcome::Changes { next, newest, through, changes } => {
                 let changed = |one: CommittedChange<'_>| ChangedRecord {
                     key: owned(one.key, frame),
                     partition,
@@ -224,7 +226,7 @@ impl Reply {
                     cause: one.cause,
                     value: one.value.map(|value| owned(value, frame)),
                 };
-                Self::Changes { next, through, changes: changes.iter().map(changed).collect() }
+                Self::Changes { next, newest, through, changes: changes.iter().map(changed).collect() }
             }
         }
     }

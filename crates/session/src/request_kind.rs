@@ -53,8 +53,8 @@ pub(crate) enum RequestKind {
 /// The changes that a reader wants of a partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangesQuery {
-    /// The log index that the previous page gave; [`AFTER_NOW`](zerohop_wire::messages::AFTER_NOW): from now on.
-    pub after: u64,
+    /// The log index that the previous page gave, with its newest timestamp; [`AFTER_NOW`](zerohop_wire::messages::AFTER_NOW): from now on.
+    pub position: (u64, Timestamp),
     /// How long the answer waits for a first change, in milliseconds.
     pub wait_ms: u32,
     /// Maximum number of changes.
@@ -71,8 +71,9 @@ pub struct ChangesQuery {
 
 impl ChangesQuery {
     pub(crate) fn as_wire(&self, seen: Timestamp) -> ReadChanges<'_> {
-        let ChangesQuery { after, wait_ms, changes_max, values, ref from, ref to, ref prefix } = *self;
-        ReadChanges { seen, after, wait_ms, changes_max, bytes_max: 0, values, from, to, prefix }
+        let ChangesQuery { position: (after, newest), wait_ms, changes_max, values, .. } = *self;
+        let ChangesQuery { from, to, prefix, .. } = self;
+        ReadChanges { seen, after, newest, wait_ms, changes_max, bytes_max: 0, values, from, to, prefix }
     }
 }
 

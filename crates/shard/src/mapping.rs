@@ -81,6 +81,11 @@ impl<D: Disk> Instance<D> {
             self.partitions.set_nodes(self.history.map());
         }
         self.newest_keyspace = self.newest_keyspace.max(newest_keyspace(self.history.map()));
+        if changes_tokens(delta) {
+            for key in self.partitions.by.with_waits() {
+                self.notify_replica(key, ReplicaEvent::TokensChanged, effects);
+            }
+        }
         self.begin_splits(&before, delta, effects);
         let mut result = Ok(());
         let mut keyspaces = touched(delta);
@@ -283,6 +288,12 @@ impl<D: Disk> Instance<D> {
 fn changes_node_states(delta: &MapDelta) -> bool {
     let of_node = |change: &MapChange| matches!(change, MapChange::PutNode(_) | MapChange::RemoveNode(_));
     delta.is_complete() || delta.changes.iter().any(of_node)
+}
+
+/// Whether tokens may permit less than before.
+fn changes_tokens(delta: &MapDelta) -> bool {
+    let of_token = |change: &MapChange| matches!(change, MapChange::PutToken(_) | MapChange::RemoveToken(_));
+    delta.is_complete() || delta.changes.iter().any(of_token)
 }
 
 /// The keyspaces that a change mentions, each once.

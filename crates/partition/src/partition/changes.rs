@@ -151,6 +151,7 @@ impl PartitionChanges<'_> {
             changes.push(RecordedChange {
                 index,
                 at,
+                newest: at,
                 before: before.version,
                 record,
                 cause,
@@ -176,17 +177,17 @@ impl PartitionChanges<'_> {
         if self.partition.feed.readers.is_empty() || is_planted(Bug::WatchesNotWoken) {
             return;
         }
-        let (applied, hash_range) = (self.partition.state.applied, self.partition.hash_range());
+        let (end, hash_range) = (self.end(), self.partition.hash_range());
         let ChangeFeed { history, readers } = &mut self.partition.feed;
         let Some(history) = history else { return };
         let owns = |key: &[u8]| hash_range.as_ref().is_none_or(|range| range.owns(key));
-        let wanting = readers.take_wanting(history, applied, owns);
+        let wanting = readers.take_wanting(history, end, owns);
         if wanting.is_empty() {
             return;
         }
         let through = self.through(engine);
         for (reader, page) in wanting {
-            self.answer((reader.token, reader.after), (through, page), effects);
+            self.answer((reader.token, reader.position()), (through, page), effects);
         }
     }
 
@@ -219,15 +220,15 @@ impl PartitionChanges<'_> {
         let waits = request.wait_ms > 0 && request.after != AFTER_NOW;
         if waits && page.as_ref().is_ok_and(|page| page.count == 0) {
             let deadline_ms = now_ms + u64::from(request.wait_ms);
-            let after = applied.max(request.after);
-            match self.partition.feed.readers.enqueue(request, (token, after), deadline_ms) {
+            let position = self.position_behind((request.after, request.newest));
+            match self.partition.feed.readers.enqueue(request, (token, position), deadline_ms) {
                 Ok(()) => {}
                 Err(failure) => effects.answer(token, &Message::Answer(Err(failure))),
             }
             return;
         }
-        let after = if request.after == AFTER_NOW { 0 } else { request.after };
-        self.answer((token, after), (through, page), effects);
+        let position = if request.after == AFTER_NOW { self.end() } else { (request.after, request.newest) };
+        self.answer((token, position), (through, page), effects);
     }
 
     /// Ends waits without a change.
@@ -243,7 +244,7 @@ impl PartitionChanges<'_> {
         }
         let through = self.through(engine);
         for reader in overdue {
-            self.answer((reader.token, reader.after), (through, Ok(ChangePage::default())), effects);
+            self.answer((reader.token, reader.position()), (through, Ok(ChangePage::default())), effects);
         }
     }
 
@@ -256,7 +257,7 @@ impl PartitionChanges<'_> {
 
     fn answer(
         &self,
-        (token, after): (Token, u64),
+        (token, position): (Token, (u64, Timestamp)),
         (through, page): (Timestamp, Result<ChangePage, Failure<'static>>),
         effects: &mut dyn PartitionEffects,
     ) {
@@ -264,14 +265,32 @@ impl PartitionChanges<'_> {
             Ok(page) => page,
             Err(failure) => return effects.answer(token, &Message::Answer(Err(failure))),
         };
-        // A member that became primary may not have applied everything that its reader has seen.
-        let next = paged.unwrap_or(self.partition.state.applied).max(after);
+        let (next, newest) = match paged {
+            Some(next) => (next, self.end().1),
+            None => self.position_behind(position),
+        };
         // Of a page that ends before the last change, only what stands on it was returned.
         let through =
             if paged.is_some() && !is_planted(Bug::MarkOvertakesPage) { Timestamp::ZERO } else { through };
-        let answer =
-            Elements::packed(count, &packed).map(|changes| Outcome::Changes { next, through, changes });
+        let answer = Elements::packed(count, &packed).map(|changes| Outcome::Changes {
+            next,
+            newest,
+            through,
+            changes,
+        });
         effects.answer(token, &Message::Answer(answer));
+    }
+
+    /// The position of a reader that has seen everything that is committed.
+    fn end(&self) -> (u64, Timestamp) {
+        let newest = self.partition.feed.history.as_ref().map_or(Timestamp::ZERO, |history| history.newest());
+        (self.partition.state.applied, self.partition.clock.newest().max(newest))
+    }
+
+    /// The position of a reader after an answer that has all committed changes behind its position. A member that became primary may not have
+    /// applied everything that its reader has seen. Its timestamps say nothing about that part then.
+    fn position_behind(&self, position: (u64, Timestamp)) -> (u64, Timestamp) {
+        if position.0 > self.partition.state.applied { position } else { self.end() }
     }
 
     /// The timestamp through which all changes are committed and in the history. Every later change has a higher one: entries that are not

@@ -195,6 +195,10 @@ impl Partition {
                 Ok(())
             }
             PartitionEvent::Tick => self.tick(engine, at.map, effects),
+            PartitionEvent::TokensChanged => {
+                PartitionChanges { partition: self }.time_out(engine, u64::MAX, effects);
+                Ok(())
+            }
             PartitionEvent::Disconnected { connection } => {
                 self.waits.disconnect(connection);
                 self.feed.disconnect(connection);

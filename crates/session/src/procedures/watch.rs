@@ -97,6 +97,7 @@ impl Watch {
                 let begun = |id| CursorPart {
                     hash_range: (id, division.count()),
                     after: AFTER_NOW,
+                    newest: Timestamp::ZERO,
                     through: Timestamp::ZERO,
                 };
                 // All of them, whatever the range: a watch with another range may go on from the cursor.
@@ -127,9 +128,9 @@ impl Watch {
             self.request_all();
             let (index, answer) = self.answered().await;
             match answer {
-                Ok(Reply::Changes { next, through, changes }) => {
+                Ok(Reply::Changes { next, newest, through, changes }) => {
                     let part = &mut self.parts[index].at;
-                    part.after = next;
+                    (part.after, part.newest) = (next, newest);
                     part.through = part.through.max(through);
                     if !changes.is_empty() {
                         return Ok(WatchEvent::Changes(changes));
@@ -157,7 +158,7 @@ impl Watch {
             let wait_ms = options.mark_ms.min(CHANGES_WAIT_MS_MAX);
             let (from, to) = options.range.bounds();
             let query = ChangesQuery {
-                after: part.at.after,
+                position: (part.at.after, part.at.newest),
                 wait_ms,
                 changes_max: options.changes_max,
                 values: options.values,
@@ -209,13 +210,13 @@ impl Watch {
 
     /// The partition of a part was split: each child is watched from the position of its parent.
     fn follow_split(&mut self, index: usize, division: &Division) {
-        let CursorPart { hash_range, after, through } = self.parts[index].at;
+        let CursorPart { hash_range, after, newest, through } = self.parts[index].at;
         let after = if is_planted(Bug::WatchPositionLost) { AFTER_NOW } else { after };
         let mut children = division.successors_of(hash_range);
         if is_planted(Bug::WatchSkipsSibling) {
             children.truncate(1);
         }
-        let child = |id| CursorPart { hash_range: (id, division.count()), after, through };
+        let child = |id| CursorPart { hash_range: (id, division.count()), after, newest, through };
         let mut children = children.into_iter().map(|id| WatchedPart { at: child(id), pending: None });
         if let Some(first) = children.next() {
             self.parts[index] = first;
@@ -238,7 +239,7 @@ mod tests {
 
     fn part(partition: u32, of: u32, after: u64, through: u64) -> CursorPart {
         let hash_range = (PartitionId(partition), PartitionCount::new(of).unwrap());
-        CursorPart { hash_range, after, through: Timestamp(through) }
+        CursorPart { hash_range, after, newest: Timestamp(through), through: Timestamp(through) }
     }
 
     fn watch(parts: Vec<CursorPart>) -> Watch {

@@ -6,7 +6,7 @@
 //! | 1 | version: 1 |
 //! | 4 | keyspace id |
 //! | 4 | number of parts |
-//! | 24 each | partition (4), number of partitions of the keyspace when the part was made (4), log index (8), timestamp (8) |
+//! | 32 each | partition (4), number of partitions of the keyspace when the part was made (4), log index (8), newest timestamp (8), timestamp through which all was returned (8) |
 //! | 4 | CRC-32C of all bytes before it |
 //!
 //! All numbers are little-endian. A part names its partition by the number of partitions too, so that it keeps its meaning after a split.
@@ -23,7 +23,7 @@ use crate::HashRange;
 const MAGIC: [u8; 4] = *b"ZHWC";
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 13;
-const PART_BYTES: usize = 24;
+const PART_BYTES: usize = 32;
 
 /// The position of a reader of the changes of a keyspace, in each partition.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +38,8 @@ pub(super) struct CursorPart {
     pub(super) hash_range: HashRange,
     /// All changes up to this log index were returned.
     pub(super) after: u64,
+    /// None of the changes up to this log index has a higher timestamp.
+    pub(super) newest: Timestamp,
     /// All changes up to this timestamp were returned.
     pub(super) through: Timestamp,
 }
@@ -87,10 +89,11 @@ impl WatchCursor {
         out.push(VERSION);
         out.extend_from_slice(&self.keyspace.0.to_le_bytes());
         out.extend_from_slice(&(self.parts.len() as u32).to_le_bytes());
-        for CursorPart { hash_range: (partition, count), after, through } in &self.parts {
+        for CursorPart { hash_range: (partition, count), after, newest, through } in &self.parts {
             out.extend_from_slice(&partition.0.to_le_bytes());
             out.extend_from_slice(&count.get().to_le_bytes());
             out.extend_from_slice(&after.to_le_bytes());
+            out.extend_from_slice(&newest.0.to_le_bytes());
             out.extend_from_slice(&through.0.to_le_bytes());
         }
         let sum = crc32c(&out);
@@ -119,8 +122,9 @@ impl WatchCursor {
             for _ in 0..count {
                 let (partition, count) =
                     (PartitionId(from.u32()?), PartitionCount::of_division(from.u32()?)?);
-                let (after, through) = (from.u64()?, Timestamp(from.u64()?));
-                parts.push(CursorPart { hash_range: (partition, count), after, through });
+                let (after, newest) = (from.u64()?, Timestamp(from.u64()?));
+                let through = Timestamp(from.u64()?);
+                parts.push(CursorPart { hash_range: (partition, count), after, newest, through });
             }
             // A keyspace has a partition: without one, a watch would wait for nothing.
             (from.is_at_end() && !parts.is_empty()).then_some(WatchCursor { keyspace, parts })
@@ -137,6 +141,7 @@ mod tests {
         let part = |partition, after| CursorPart {
             hash_range: (PartitionId(partition), PartitionCount::new(4).unwrap()),
             after,
+            newest: Timestamp(8),
             through: Timestamp(7),
         };
         WatchCursor { keyspace: KeyspaceId(3), parts: vec![part(0, 17), part(3, u64::MAX)] }
@@ -147,8 +152,8 @@ mod tests {
         let bytes = cursor().to_bytes();
         let expected = [
             &b"ZHWC\x01\x03\0\0\0\x02\0\0\0"[..],
-            b"\0\0\0\0\x04\0\0\0\x11\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0",
-            b"\x03\0\0\0\x04\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\x07\0\0\0\0\0\0\0",
+            b"\0\0\0\0\x04\0\0\0\x11\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0",
+            b"\x03\0\0\0\x04\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff\x08\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0",
         ]
         .concat();
         assert_eq!(bytes[..bytes.len() - 4], expected);

@@ -6,8 +6,11 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::Duration;
 
-use zerohop_client::{BlockingClient, BlockingHandle, ClientOptions, Failure, read_token};
+use zerohop_client::{
+    BlockingClient, BlockingHandle, Client, ClientOptions, Failure, WatchEvent, WatchOptions, read_token,
+};
 use zerohop_wire::{AuthFault, Permission};
 
 use crate::command_line::secrets::{new_secret, run_with, up};
@@ -218,6 +221,30 @@ fn revoked_token_is_refused_even_on_open_connections() {
     assert!(error.is_access(), "{error:?}");
     let again = run_with(&bench.cluster, Some(&bench.secret), &["token", "revoke", "robot"]);
     assert!(code(&again) == 3 && stderr(&again).contains("no token \"robot\""), "{again:?}");
+}
+
+/// The requests of the watch would wait for 30 s.
+#[tokio::test]
+async fn watch_ends_soon_after_its_token_was_revoked() {
+    let bench = TokenBench::new(&["--nodes", "1"]);
+    bench.admin(&["keyspace", "alter", "default", "--history", "1h"]);
+    let path = bench.token("reader", &["--all", "read"]);
+    let options = ClientOptions { token: Some(read_token(&path).unwrap()), ..ClientOptions::default() };
+    let client = Client::connect_with(&[bench.cluster.endpoint()], options).await.unwrap();
+    let options = WatchOptions { mark_ms: 30_000, ..WatchOptions::default() };
+    let mut watch = client.keyspace("default").await.unwrap().watch(options).unwrap();
+    let first = watch.next().await.unwrap();
+    assert!(matches!(first, WatchEvent::Mark(_)), "it has begun in each partition: {first:?}");
+    let refused = tokio::spawn(async move {
+        loop {
+            if let Err(error) = watch.next().await {
+                return error;
+            }
+        }
+    });
+    bench.admin(&["token", "revoke", "reader"]);
+    let error = tokio::time::timeout(Duration::from_secs(20), refused).await.expect("it ends").unwrap();
+    assert_eq!(error.failure(), Some(&Failure::AuthFailed { fault: AuthFault::Token }), "{error}");
 }
 
 #[test]

@@ -17,6 +17,7 @@ const HISTORY: ChangeHistory = ChangeHistory { ms: 60_000, bytes: 1 << 20 };
 const READ: ReadChanges<'static> = ReadChanges {
     seen: Timestamp::ZERO,
     after: 0,
+    newest: Timestamp(u64::MAX),
     wait_ms: 0,
     changes_max: 100,
     bytes_max: 0,
@@ -32,6 +33,7 @@ type ChangeSummary = (String, Option<String>, bool, bool);
 #[derive(Debug, PartialEq)]
 struct ChangesRead {
     next: u64,
+    newest: Timestamp,
     through: Timestamp,
     changes: Vec<ChangeSummary>,
     causes: Vec<ChangeCause>,
@@ -56,14 +58,14 @@ fn written(rig: &mut PartitionRig, request: u64, key: &str, change: WriteChange<
 
 fn page(answer: &OwnedAnswer) -> Result<ChangesRead, Failure<'static>> {
     answer.with(|answer| match answer {
-        Ok(Outcome::Changes { next, through, changes }) => {
+        Ok(Outcome::Changes { next, newest, through, changes }) => {
             let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
             let shown = changes.iter().map(|one| {
                 let value = one.value.map(text);
                 (text(one.key), value, one.before != Timestamp::ZERO, one.record.is_some())
             });
             let causes = changes.iter().map(|one| one.cause).collect();
-            Ok(ChangesRead { next, through, changes: shown.collect(), causes })
+            Ok(ChangesRead { next, newest, through, changes: shown.collect(), causes })
         }
         Ok(other) => panic!("{other:?}"),
         Err(failure) => Err(failure.into_owned()),
@@ -179,6 +181,15 @@ fn a_record_that_expires_is_a_change_of_that_cause() {
 }
 
 #[test]
+fn a_wait_ends_when_what_tokens_permit_changes() {
+    let mut rig = rig(Durability::DEFAULT);
+    assert_eq!(read(&mut rig, 1, ReadChanges { wait_ms: 30_000, ..READ }), None);
+    rig.step(PartitionEvent::TokensChanged);
+    let found = page(&rig.answer(token(1)).expect("the wait has ended")).unwrap();
+    assert_eq!(found.changes, []);
+}
+
+#[test]
 fn positions_that_are_not_kept_are_refused() {
     let mut rig = PartitionRig::new(Durability::DEFAULT);
     assert_eq!(read(&mut rig, 1, READ), Some(Err(BadRequestReason::NoHistory.into())));
@@ -194,6 +205,41 @@ fn positions_that_are_not_kept_are_refused() {
     assert_eq!(gone, Some(Err(Failure::HistoryGone { oldest: 2 })), "it was kept for a minute");
     let beyond = read(&mut rig, 7, ReadChanges { after: 3, ..READ });
     assert_eq!(beyond, Some(Err(Failure::HistoryGone { oldest: 2 })), "no entry has this index");
+}
+
+/// What a reader is answered that knows a log of three entries, by a partition in which a later entry took the place of the last one. It is committed
+/// before or after the request.
+fn answer_of_another_log(is_committed: bool) -> Result<ChangesRead, Failure<'static>> {
+    let mut lost = rig(Durability::Sync);
+    for request in 1..=3 {
+        written(&mut lost, request, "a", insert(b"lost"));
+    }
+    let known = read(&mut lost, 9, READ).unwrap().unwrap();
+    assert_eq!(known.next, 3);
+    let same = ReadChanges { after: known.next, newest: known.newest, ..READ };
+    assert_eq!(read(&mut lost, 10, same).unwrap().unwrap().changes, []);
+    let mut rig = rig(Durability::Sync);
+    for request in 1..=2 {
+        written(&mut rig, request, "a", insert(b"kept"));
+    }
+    rig.now.ms += 1_000;
+    write(&mut rig, 3, "b", insert(b"missed"));
+    if is_committed {
+        rig.flush();
+        return read(&mut rig, 4, same).unwrap();
+    }
+    // What is committed says nothing about the place that the reader has reached.
+    assert_eq!(read(&mut rig, 4, same).unwrap().unwrap().newest, known.newest);
+    assert_eq!(read(&mut rig, 5, ReadChanges { wait_ms: 1_000, ..same }), None);
+    rig.flush();
+    page(&rig.answer(token(5)).expect("the reader is answered"))
+}
+
+#[test]
+fn reader_of_a_lost_log_is_refused() {
+    for is_committed in [true, false] {
+        assert_eq!(answer_of_another_log(is_committed), Err(Failure::HistoryGone { oldest: 3 }));
+    }
 }
 
 #[test]
@@ -227,8 +273,9 @@ fn the_type_of_a_record_is_that_after_the_change() {
     assert_eq!(record, Some(RecordType::List));
 }
 
-/// Whether a waiting reader is answered by a change, whether a page that ends early says so, and whether a reader that is too late is refused.
-fn readers_are_answered() -> [bool; 3] {
+/// Whether a waiting reader is answered by a change, whether a page that ends early says so, whether a reader that is too late is refused, and whether
+/// that of a lost log is.
+fn readers_are_answered() -> [bool; 4] {
     let mut rig = rig(Durability::DEFAULT);
     assert_eq!(read(&mut rig, 1, ReadChanges { wait_ms: 1_000, ..READ }), None);
     written(&mut rig, 2, "a", insert(b"one"));
@@ -240,13 +287,14 @@ fn readers_are_answered() -> [bool; 3] {
     rig.now.elapsed_ms += 60_001;
     let is_refused =
         read(&mut rig, 5, ReadChanges { after: 1, ..READ }).is_some_and(|answer| answer.is_err());
-    [is_woken, is_marked, is_refused]
+    [is_woken, is_marked, is_refused, answer_of_another_log(true).is_err()]
 }
 
 #[test]
 fn bugs_planted_in_histories_are_found() {
-    assert_eq!(readers_are_answered(), [true; 3]);
-    let bugs = [Bug::WatchesNotWoken, Bug::MarkOvertakesPage, Bug::HistoryEndForgotten];
+    assert_eq!(readers_are_answered(), [true; 4]);
+    let bugs =
+        [Bug::WatchesNotWoken, Bug::MarkOvertakesPage, Bug::HistoryEndForgotten, Bug::LostLogForgotten];
     for (place, bug) in bugs.into_iter().enumerate() {
         plant(Some(bug));
         let found = readers_are_answered();

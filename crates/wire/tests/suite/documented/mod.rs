@@ -329,6 +329,7 @@ fn scans(document: &mut Document<'_>) {
     let changes = ReadChanges {
         seen: SEEN,
         after: NUMBERS[0],
+        newest: Timestamp(NUMBERS[1]),
         wait_ms: 0x0102,
         changes_max: 0x0304,
         bytes_max: 0x0506_0708,
@@ -340,6 +341,7 @@ fn scans(document: &mut Document<'_>) {
     let fields = [
         n8("seen", SEEN.0),
         n8("after: log index that the answer before gave", NUMBERS[0]),
+        n8("newest: timestamp that the answer before gave", NUMBERS[1]),
         n4("wait in ms", 0x0102),
         n4("changes at most", 0x0304),
         n4("bytes of keys and values at most", 0x0506_0708),

@@ -160,10 +160,12 @@ fn blob_or_range(document: &mut Document<'_>) {
     let fields = [
         n4("changes in this answer", 1),
         n8("log index to read on from", NUMBERS[0]),
+        n8("newest timestamp up to that index", NUMBERS[3]),
         open("the changes", change_bytes.concat()),
     ];
     let changes = Elements::from_slice(&changes);
-    let answer = Outcome::Changes { next: NUMBERS[0], through: VERSION, changes };
+    let answer =
+        Outcome::Changes { next: NUMBERS[0], newest: Timestamp(NUMBERS[3]), through: VERSION, changes };
     outcome(document, Shape::Changes, answer, &fields);
 }
 

@@ -9,6 +9,7 @@ pub fn request(seen: Timestamp) -> ReadChanges<'static> {
     ReadChanges {
         seen,
         after: 4711,
+        newest: Timestamp(16),
         wait_ms: 10_000,
         changes_max: 1000,
         bytes_max: 65_536,
@@ -43,5 +44,5 @@ pub fn page(version: Timestamp) -> [CommittedChange<'static>; 2] {
 
 /// The answer with these changes.
 pub fn answer<'a>(through: Timestamp, changes: &'a [CommittedChange<'a>]) -> Outcome<'a> {
-    Outcome::Changes { next: 4713, through, changes: Elements::from_slice(changes) }
+    Outcome::Changes { next: 4713, newest: through, through, changes: Elements::from_slice(changes) }
 }

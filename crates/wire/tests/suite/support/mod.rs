@@ -90,6 +90,7 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
         6 if sub % 16 == 4 => Message::Changes(ReadChanges {
             seen: Timestamp(n[0]),
             after: n[1],
+            newest: Timestamp(n[3]),
             wait_ms: (n[2] % 30_001) as u32,
             changes_max: (n[3] % 4096) as u32 + 1,
             bytes_max: n[4] as u32,
@@ -100,6 +101,7 @@ pub fn with_message(seed: &Seed, check: impl FnOnce(&Message<'_>)) {
         }),
         6 if sub % 16 == 5 => Message::Answer(Ok(Outcome::Changes {
             next: n[1],
+            newest: Timestamp(n[2]),
             through: Timestamp(n[0]),
             changes: Elements::from_slice(&changes),
         })),
