@@ -71,6 +71,8 @@ pub struct Watch {
     marked: (Timestamp, Time),
     /// The part that is polled first: with equal turns, no partition shuts out another.
     turn: usize,
+    /// The part whose changes were returned last, and its position before them.
+    changed: Option<(usize, CursorPart)>,
 }
 
 /// One partition of a watch.
@@ -106,7 +108,15 @@ impl Watch {
         };
         let client = keyspace.client().outside_calls();
         let parts = parts.into_iter().map(|at| WatchedPart { at, pending: None }).collect();
-        Ok(Watch { keyspace, client, options, parts, marked: (Timestamp::ZERO, Time(0)), turn: 0 })
+        Ok(Watch {
+            keyspace,
+            client,
+            options,
+            parts,
+            marked: (Timestamp::ZERO, Time(0)),
+            turn: 0,
+            changed: None,
+        })
     }
 
     /// The position behind everything that was returned. A watch that begins there returns what this one has not. `None` before the first event: a
@@ -114,8 +124,46 @@ impl Watch {
     #[must_use]
     pub fn cursor(&self) -> Option<WatchCursor> {
         let parts: Vec<CursorPart> = self.parts.iter().map(|part| part.at).collect();
-        let is_known = parts.iter().all(|part| part.after != AFTER_NOW);
+        let is_known = !self.parts.iter().any(WatchedPart::is_new);
         is_known.then(|| WatchCursor { keyspace: self.keyspace.id(), parts })
+    }
+
+    /// The position within the changes that the last call of [`Watch::next`] has returned: behind those of this log index and of lower ones. It is for
+    /// a program that has processed only some of them. `None` if that call has returned no changes, or without a [`Watch::cursor`].
+    #[must_use]
+    pub fn cursor_within(&self, index: u64) -> Option<WatchCursor> {
+        let (changed, before) = self.changed?;
+        let mut cursor = self.cursor()?;
+        let part = cursor.parts.get_mut(changed)?;
+        // The newest timestamp of the answer belongs to each index on its page too.
+        *part =
+            CursorPart { after: index.max(before.after).min(part.after), through: before.through, ..*part };
+        Some(cursor)
+    }
+
+    /// Waits until the watch has a position in each partition, so that it returns all changes that are made after this call. Without this call a
+    /// watch without a cursor begins in each partition when the first [`Watch::next`] has reached it.
+    ///
+    /// # Errors
+    /// Those of [`Watch::next`].
+    pub async fn begin(&mut self) -> Result<(), Error> {
+        while self.parts.iter().any(WatchedPart::is_new) {
+            self.request_from(WatchedPart::is_new, 0);
+            let (index, answer) = self.answered().await;
+            match answer {
+                Ok(Reply::Changes { next, newest, through, changes }) => {
+                    let part = &mut self.parts[index].at;
+                    part.newest = newest;
+                    match changes.first() {
+                        // They are requested again.
+                        Some(first) => part.after = part.after.min(first.index - 1),
+                        None => (part.after, part.through) = (next, part.through.max(through)),
+                    }
+                }
+                answer => self.follow(index, answer)?,
+            }
+        }
+        Ok(())
     }
 
     /// Returns the next changes, or the next mark.
@@ -124,38 +172,44 @@ impl Watch {
     /// [`zerohop_wire::Failure::HistoryGone`]: changes behind the position are no longer kept. [`zerohop_wire::BadRequestReason::NoHistory`]: the keyspace keeps
     /// none. Others: a partition did not answer within the client's deadline.
     pub async fn next(&mut self) -> Result<WatchEvent, Error> {
+        self.changed = None;
         loop {
-            self.request_all();
+            self.request_from(|_| true, self.options.mark_ms);
             let (index, answer) = self.answered().await;
             match answer {
                 Ok(Reply::Changes { next, newest, through, changes }) => {
                     let part = &mut self.parts[index].at;
+                    let before = *part;
                     (part.after, part.newest) = (next, newest);
                     part.through = part.through.max(through);
-                    if !changes.is_empty() {
+                    if let Some(first) = changes.first() {
+                        let after = before.after.min(first.index - 1);
+                        self.changed = Some((index, CursorPart { after, ..before }));
                         return Ok(WatchEvent::Changes(changes));
                     }
                     if let Some(mark) = self.next_mark() {
                         return Ok(WatchEvent::Mark(mark));
                     }
                 }
-                Ok(_) => return Err(Error::Unexpected),
-                Err(error) => match error.split_into() {
-                    Some((_, division)) => {
-                        let division = division.clone();
-                        self.follow_split(index, &division);
-                    }
-                    None => return Err(error),
-                },
+                answer => self.follow(index, answer)?,
             }
         }
     }
 
-    /// Sends a request to each partition that has none.
-    fn request_all(&mut self) {
+    /// Continues after an answer without changes, if the partition was split.
+    fn follow(&mut self, index: usize, answer: Result<Reply, Error>) -> Result<(), Error> {
+        let Err(error) = answer else { return Err(Error::Unexpected) };
+        let Some((_, division)) = error.split_into() else { return Err(error) };
+        let division = division.clone();
+        self.follow_split(index, &division);
+        Ok(())
+    }
+
+    /// Sends a request to each of these partitions that has none.
+    fn request_from(&mut self, includes: impl Fn(&WatchedPart) -> bool, wait_ms: u32) {
+        let wait_ms = wait_ms.min(CHANGES_WAIT_MS_MAX);
         let Watch { keyspace, client, options, parts, .. } = self;
-        for part in parts.iter_mut().filter(|part| part.pending.is_none()) {
-            let wait_ms = options.mark_ms.min(CHANGES_WAIT_MS_MAX);
+        for part in parts.iter_mut().filter(|part| part.pending.is_none() && includes(part)) {
             let (from, to) = options.range.bounds();
             let query = ChangesQuery {
                 position: (part.at.after, part.at.newest),
@@ -222,6 +276,13 @@ impl Watch {
             self.parts[index] = first;
         }
         self.parts.extend(children);
+    }
+}
+
+impl WatchedPart {
+    /// Whether it has no position yet.
+    fn is_new(&self) -> bool {
+        self.at.after == AFTER_NOW
     }
 }
 
