@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyList};
 use zerohop_client::{
     BlobInfo, Error, Failure, Info, Keyspace, PinnedBlobs, Record, RecordType, Reply, ScanKey, Snapshot,
-    StagedContents,
+    StagedContents, WatchEvent,
 };
 
 use zerohop_layer_queue::{MessageId, PartitionStatistics};
@@ -30,6 +30,7 @@ use crate::object_handles::{
 };
 use crate::problem::{Problem, broken};
 use crate::queue_handles::{NativeQueue, OpenQueue};
+use crate::watch_event;
 
 /// The result of an operation.
 pub(crate) enum PythonAnswer {
@@ -91,6 +92,8 @@ pub(crate) enum PythonAnswer {
     ObjectPage(Vec<ListEntry<ObjectRecord>>, bool),
     ObjectWriter(Box<OpenWriter>),
     ObjectReader(Box<(ObjectRecord, OpenReader)>),
+    /// An event of a watch, and its number.
+    WatchEvent(u64, WatchEvent),
 }
 
 impl PythonAnswer {
@@ -208,6 +211,7 @@ impl PythonAnswer {
                 let state = object_state(py, name.as_bytes(), &object)?;
                 (state, NativeObjectReader::new(Arc::clone(core), open)).into_py_any(py)
             }
+            Self::WatchEvent(number, event) => watch_event::to_python(py, number, event),
         }
     }
 }

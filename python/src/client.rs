@@ -108,7 +108,7 @@ impl NativeClient {
     }
 
     /// Creates a keyspace; omitted options have the cluster's defaults.
-    #[pyo3(signature = (name, durability, replicas, min_in_sync, partitions, ordered = false, split_at = Vec::new()))]
+    #[pyo3(signature = (name, durability, replicas, min_in_sync, partitions, ordered = false, split_at = Vec::new(), history_ms = None, history_bytes = None))]
     #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
     fn create_keyspace(
         &self,
@@ -120,6 +120,8 @@ impl NativeClient {
         partitions: Option<u32>,
         ordered: bool,
         split_at: Vec<Blob>,
+        history_ms: Option<u32>,
+        history_bytes: Option<u32>,
     ) -> PyResult<Py<PyAny>> {
         // A node that does not know separators refuses the number.
         let regions = (!split_at.is_empty()).then(|| split_at.len() as u32 + 1);
@@ -133,6 +135,8 @@ impl NativeClient {
             min_in_sync,
             durability,
             split_at,
+            history_ms,
+            history_bytes,
             ..Default::default()
         };
         self.keyspace_change(py, AdminQuestion::CreateKeyspace(settings))
@@ -225,6 +229,8 @@ impl NativeClient {
     }
 
     /// Changes a keyspace; omitted options stay.
+    #[pyo3(signature = (name, durability, replicas, min_in_sync, history_ms = None, history_bytes = None))]
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
     fn alter_keyspace(
         &self,
         py: Python<'_>,
@@ -232,8 +238,18 @@ impl NativeClient {
         durability: Option<String>,
         replicas: Option<u32>,
         min_in_sync: Option<u32>,
+        history_ms: Option<u32>,
+        history_bytes: Option<u32>,
     ) -> PyResult<Py<PyAny>> {
-        let settings = KeyspaceSettings { name, replicas, min_in_sync, durability, ..Default::default() };
+        let settings = KeyspaceSettings {
+            name,
+            replicas,
+            min_in_sync,
+            durability,
+            history_ms,
+            history_bytes,
+            ..Default::default()
+        };
         self.keyspace_change(py, AdminQuestion::AlterKeyspace(settings))
     }
 

@@ -87,7 +87,7 @@ impl Core {
     }
 
     /// Checks for a fork, before anything else of a client is touched.
-    fn check_process(&self) -> Result<(), Problem> {
+    pub(crate) fn check_process(&self) -> Result<(), Problem> {
         match self.opener == std::process::id() {
             true => Ok(()),
             false => Err(Problem::Forked { opener: self.opener }),

@@ -16,6 +16,7 @@ use crate::outcome::{self, CallOutcome, UsedArguments};
 
 use crate::operation::PythonOperation;
 use crate::scan::{NativeScan, ScanArguments};
+use crate::watch::{NativeWatch, WatchArguments};
 
 type KeyspaceCallResult = PyResult<Py<PyAny>>;
 
@@ -222,6 +223,22 @@ impl NativeKeyspace {
     ) -> NativeScan {
         let arguments = ScanArguments { prefix, page_keys, from: from_, to, reverse, limit, values };
         NativeScan::new(Arc::clone(&self.core), &self.keyspace, &arguments)
+    }
+
+    /// A watch, which begins at a cursor, or without one with [`NativeWatch::begin`].
+    #[expect(clippy::too_many_arguments, reason = "keyword arguments of a call in Python")]
+    fn watch(
+        &self,
+        py: Python<'_>,
+        prefix: Blob,
+        from_: Option<Blob>,
+        to: Option<Blob>,
+        cursor: Option<Blob>,
+        values: bool,
+        mark_ms: u32,
+    ) -> PyResult<NativeWatch> {
+        let arguments = WatchArguments { prefix, from: from_, to, cursor, values, mark_ms };
+        NativeWatch::new(py, Arc::clone(&self.core), &self.keyspace, &arguments)
     }
 }
 

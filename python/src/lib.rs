@@ -48,6 +48,8 @@ mod snapshot;
 mod staged_extension;
 mod transaction;
 mod transaction_blobs;
+mod watch;
+mod watch_event;
 
 /// The module `zerohop._native`.
 #[pyo3::pymodule]
@@ -90,6 +92,8 @@ mod _native {
     use crate::transaction::NativeTransaction;
     #[pymodule_export]
     use crate::transaction_blobs::NativeTransactionBlobs;
+    #[pymodule_export]
+    use crate::watch::NativeWatch;
 
     /// The highest number of open operations of a batch; longer batches are split.
     #[pymodule_export]

@@ -55,6 +55,8 @@ pub(crate) enum Problem {
     },
     /// The snapshot was closed.
     SnapshotClosed,
+    /// The watch was closed.
+    WatchClosed,
     /// The staged extension was published, or has failed.
     ExtensionEnded,
     /// The system has refused a resource.
@@ -105,6 +107,7 @@ impl Problem {
             Self::Object { place, error, .. } => format!("{}: {error}", place.sentence()),
             Self::Closed => "the client is closed: connect again".to_owned(),
             Self::SnapshotClosed => "the snapshot is closed: open another one".to_owned(),
+            Self::WatchClosed => "the watch is closed: begin another one at its cursor".to_owned(),
             Self::Forked { opener } => format!(
                 "the client was opened by process {opener}, and this is a fork of it: connect again in the child"
             ),
@@ -152,7 +155,7 @@ impl Problem {
                 ExceptionParts { key, ..plain(of_object(error, *used)) }
             }
             Self::Secret(_) => plain("SecretFile"),
-            Self::Closed | Self::SnapshotClosed => plain("Closed"),
+            Self::Closed | Self::SnapshotClosed | Self::WatchClosed => plain("Closed"),
             Self::Forked { .. } => plain("Forked"),
         }
     }
@@ -191,6 +194,7 @@ impl<'a> ExceptionParts<'a> {
         let code = match (failure, ErrorCode::from_number(number)) {
             (Failure::BadRequest { reason: BadRequestReason::NotOrdered }, _) => Cow::Borrowed("NotOrdered"),
             (Failure::BadRequest { reason: BadRequestReason::Bounds }, _) => Cow::Borrowed("Bounds"),
+            (Failure::BadRequest { reason: BadRequestReason::NoHistory }, _) => Cow::Borrowed("NoHistory"),
             (_, Some(known)) => Cow::Borrowed(known.text()),
             (_, None) => Cow::Owned(format!("Code{number}")),
         };

@@ -28,6 +28,7 @@ from zerohop._queues import Message, Queue, QueueStatistics
 from zerohop._snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace
 from zerohop._transaction import Outcome, Transaction
 from zerohop._values import Expire, Info, Key, Record, Value, Version, version_text
+from zerohop._watches import Change, Mark, Watch
 from zerohop.errors import (
     AbortedError,
     AccessError,
@@ -39,9 +40,11 @@ from zerohop.errors import (
     DeadlineError,
     Error,
     ForkedError,
+    HistoryGoneError,
     LeaseLapsedError,
     LimitError,
     LostError,
+    NoHistoryError,
     NotFoundError,
     NotNumberError,
     NotOrderedError,
@@ -65,6 +68,7 @@ __all__ = [
     "Blobs",
     "Bucket",
     "BucketInfo",
+    "Change",
     "Client",
     "ClosedError",
     "ClusterStatus",
@@ -75,6 +79,7 @@ __all__ = [
     "Error",
     "Expire",
     "ForkedError",
+    "HistoryGoneError",
     "Info",
     "Key",
     "Keyspace",
@@ -88,8 +93,10 @@ __all__ = [
     "LogPlace",
     "LogRecord",
     "LostError",
+    "Mark",
     "Message",
     "NoBlobError",
+    "NoHistoryError",
     "NodeInfo",
     "NotFoundError",
     "NotNumberError",
@@ -115,6 +122,7 @@ __all__ = [
     "UnreachableError",
     "Value",
     "Version",
+    "Watch",
     "WrongTypeError",
     "__version__",
     "connect",

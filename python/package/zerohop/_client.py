@@ -18,6 +18,7 @@ from zerohop._queues import Queue, duration_ms, lease_ms
 from zerohop._snapshot import Snapshot
 from zerohop._transaction import Attempts, Transaction
 from zerohop._values import Key, Path, Record
+from zerohop._watches import history_ms
 from zerohop.errors import ConflictError
 
 T = TypeVar("T")
@@ -120,13 +121,16 @@ class Client:
         partitions: Optional[int] = None,
         ordered: bool = False,
         split_at: Iterable[Key] = (),
+        history: Optional[float] = None,
+        history_bytes: Optional[int] = None,
     ) -> Keyspace:
         """Creates a keyspace, and returns it. Raises `RefusedError` if the name exists.
 
         `durability` is `memory`, `sync`, `interval`, or `interval:50ms` with a time from `1ms` to `60s`. Options that are
         `None` have the cluster's defaults: three copies, of which two must store a write. An `ordered` keyspace has its
         keys in byte order, so that `Keyspace.scan` can list ranges. It has one partition, or several, which the ascending
-        keys of `split_at` divide: each is the lowest key of a partition.
+        keys of `split_at` divide: each is the lowest key of a partition. With a `history` it keeps its changes for so many
+        seconds, in at most `history_bytes` of memory in each copy of a partition, for `Keyspace.watch`.
 
         >>> import zerohop
         >>> client = zerohop.local()
@@ -134,9 +138,8 @@ class Client:
         >>> papers["ship"] = b"Nautilus"
         >>> client.drop_keyspace("papers")
         """
-        self._native.create_keyspace(
-            name, durability, replicas, min_in_sync, partitions, ordered, list(split_at)
-        )
+        options = (durability, replicas, min_in_sync, partitions, ordered, list(split_at))
+        self._native.create_keyspace(name, *options, history_ms(history), history_bytes)
         return self.keyspace(name)
 
     def log(self, name: str) -> Log:
@@ -221,9 +224,12 @@ class Client:
         durability: Optional[str] = None,
         replicas: Optional[int] = None,
         min_in_sync: Optional[int] = None,
+        history: Optional[float] = None,
+        history_bytes: Optional[int] = None,
     ) -> KeyspaceInfo:
         """Changes settings of a keyspace while it is in use, and returns all of them; `None` means no change. The
         cluster then makes or removes copies. Raises `RefusedError` if it does not exist or cannot have these settings.
+        A `history` of 0 seconds keeps no changes.
 
         >>> import zerohop
         >>> with zerohop.local() as client:
@@ -232,7 +238,8 @@ class Client:
         ...     client.drop_keyspace("diary")
         1
         """
-        return KeyspaceInfo(*self._native.alter_keyspace(name, durability, replicas, min_in_sync))
+        kept = (history_ms(history), history_bytes)
+        return KeyspaceInfo(*self._native.alter_keyspace(name, durability, replicas, min_in_sync, *kept))
 
     def keyspaces(self) -> list[KeyspaceInfo]:
         """The keyspaces of the cluster, with their settings.

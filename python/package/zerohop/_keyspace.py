@@ -10,6 +10,7 @@ from zerohop._blob_names import no_record
 from zerohop._blobs import Blobs
 from zerohop._native import NativeKeyspace, NativeScan
 from zerohop._values import Expire, Info, Key, Record, Value, Version
+from zerohop._watches import Change, Mark, Watch, interval_ms
 from zerohop.errors import BatchError, CompareFailedError, ConditionFailedError, NotFoundError
 
 if TYPE_CHECKING:
@@ -379,6 +380,76 @@ class Keyspace(MutableMapping[Key, Value]):
         [b'2026-03-01']
         """
         return _listed(self._native.scan(prefix, page, from_, to, reverse, limit, values))
+
+    @overload
+    def watch(
+        self,
+        prefix: Key = b"",
+        *,
+        from_: Optional[Key] = None,
+        to: Optional[Key] = None,
+        cursor: Optional[bytes] = None,
+        values: bool = True,
+        marks: Literal[False] = False,
+        mark_interval: float = 1.0,
+        timeout: Optional[float] = None,
+    ) -> Watch[Change]: ...
+    @overload
+    def watch(
+        self,
+        prefix: Key = b"",
+        *,
+        from_: Optional[Key] = None,
+        to: Optional[Key] = None,
+        cursor: Optional[bytes] = None,
+        values: bool = True,
+        marks: bool,
+        mark_interval: float = 1.0,
+        timeout: Optional[float] = None,
+    ) -> Watch[Union[Change, Mark]]: ...
+    def watch(
+        self,
+        prefix: Key = b"",
+        *,
+        from_: Optional[Key] = None,
+        to: Optional[Key] = None,
+        cursor: Optional[bytes] = None,
+        values: bool = True,
+        marks: bool = False,
+        mark_interval: float = 1.0,
+        timeout: Optional[float] = None,
+    ) -> Watch[Any]:
+        """Follows the changes of a keyspace that keeps a history, once each, in order in each partition: those behind `cursor`,
+        by default those that are made after this call.
+
+        >>> import zerohop
+        >>> client = zerohop.local()
+        >>> runs = client.create_keyspace("runs", replicas=1, min_in_sync=1, durability="memory", partitions=1, history=600)
+        >>> with runs.watch("run-") as changes:
+        ...     runs["run-1"] = "0.25"
+        ...     del runs["run-1"]
+        ...     for change in changes:
+        ...         print(change.kind, change.key, change.value)
+        ...         if change.kind == "remove":
+        ...             break
+        put b'run-1' b'0.25'
+        remove b'run-1' None
+        >>> runs["run-2"] = "0.31"
+        >>> with runs.watch("run-", cursor=changes.cursor) as changes:
+        ...     print(next(changes).key)
+        b'run-2'
+        >>> client.drop_keyspace("runs")
+
+        Only keys from `from_` up to but without `to` are watched, by their bytes, in any keyspace. Without `values` no values are
+        sent. With `marks` there is also a `Mark` whenever all changes up to a timestamp were returned, in an idle keyspace each
+        `mark_interval` seconds, at most 30.
+
+        The iteration waits for ever. With a `timeout` it ends after so many seconds without a change; another loop goes on.
+        Raises `NoHistoryError`, and `HistoryGoneError` if changes behind the cursor are no longer kept.
+        """
+        native = self._native.watch(prefix, from_, to, cursor, values, interval_ms(mark_interval))
+        native.begin()
+        return Watch(native, marks, timeout)
 
     # As a mapping.
 

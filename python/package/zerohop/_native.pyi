@@ -36,6 +36,8 @@ class NativeClient:
         partitions: Optional[int],
         ordered: bool = False,
         split_at: list[Key] = ...,
+        history_ms: Optional[int] = None,
+        history_bytes: Optional[int] = None,
     ) -> Any: ...
     def log(self, name: str) -> Any: ...
     def create_log(
@@ -67,7 +69,13 @@ class NativeClient:
     def buckets(self) -> Any: ...
     def drop_bucket(self, name: str) -> Any: ...
     def alter_keyspace(
-        self, name: str, durability: Optional[str], replicas: Optional[int], min_in_sync: Optional[int]
+        self,
+        name: str,
+        durability: Optional[str],
+        replicas: Optional[int],
+        min_in_sync: Optional[int],
+        history_ms: Optional[int] = None,
+        history_bytes: Optional[int] = None,
     ) -> Any: ...
     def status(self) -> Any: ...
     def snapshot(self, keyspaces: list[NativeKeyspace], age: Optional[float] = None) -> Any: ...
@@ -132,6 +140,15 @@ class NativeKeyspace:
         limit: Optional[int] = None,
         values: bool = False,
     ) -> NativeScan: ...
+    def watch(
+        self,
+        prefix: Key,
+        from_: Optional[Key],
+        to: Optional[Key],
+        cursor: Optional[bytes],
+        values: bool,
+        mark_ms: int,
+    ) -> NativeWatch: ...
 
 class NativeSnapshot:
     @property
@@ -219,6 +236,12 @@ class NativeObjectReader:
 
 class NativeScan:
     def next_page(self) -> Any: ...
+
+class NativeWatch:
+    def begin(self) -> Any: ...
+    def next(self, received: int, marks: bool, wait: Optional[float] = None) -> Any: ...
+    def cursor(self, received: int, next_index: Optional[int] = None) -> Optional[bytes]: ...
+    def close(self) -> None: ...
 
 class NativeBlobs:
     def with_unfinished(self) -> NativeBlobs: ...

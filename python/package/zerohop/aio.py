@@ -29,6 +29,7 @@ from zerohop._aio_logs import Log, LogCursor, LogGroup
 from zerohop._aio_objects import Bucket, ObjectReader
 from zerohop._aio_queues import Message, Queue
 from zerohop._aio_snapshot import Snapshot, SnapshotBlobs, SnapshotKeyspace
+from zerohop._aio_watches import Watch
 from zerohop._blob_names import no_record
 from zerohop._cluster import ClusterStatus, KeyspaceInfo, cluster_status
 from zerohop._logs import retention_ms
@@ -37,6 +38,7 @@ from zerohop._objects import BucketInfo, bucket_info
 from zerohop._queues import duration_ms, lease_ms
 from zerohop._transaction import Attempts
 from zerohop._values import Expire, Info, Key, Path, Record, Value, Version
+from zerohop._watches import Change, Mark, history_ms, interval_ms
 from zerohop.errors import CompareFailedError, ConditionFailedError, ConflictError, Error
 
 __all__ = [
@@ -55,6 +57,7 @@ __all__ = [
     "SnapshotBlobs",
     "SnapshotKeyspace",
     "Transaction",
+    "Watch",
     "connect",
     "local",
 ]
@@ -147,11 +150,12 @@ class Client:
         partitions: Optional[int] = None,
         ordered: bool = False,
         split_at: Iterable[Key] = (),
+        history: Optional[float] = None,
+        history_bytes: Optional[int] = None,
     ) -> Keyspace:
         """Creates a keyspace, and returns it: as `zerohop.Client.create_keyspace`."""
-        await self._native.create_keyspace(
-            name, durability, replicas, min_in_sync, partitions, ordered, list(split_at)
-        )
+        options = (durability, replicas, min_in_sync, partitions, ordered, list(split_at))
+        await self._native.create_keyspace(name, *options, history_ms(history), history_bytes)
         return await self.keyspace(name)
 
     async def log(self, name: str) -> Log:
@@ -222,9 +226,12 @@ class Client:
         durability: Optional[str] = None,
         replicas: Optional[int] = None,
         min_in_sync: Optional[int] = None,
+        history: Optional[float] = None,
+        history_bytes: Optional[int] = None,
     ) -> KeyspaceInfo:
         """Changes settings of a keyspace while it is in use: as `zerohop.Client.alter_keyspace`."""
-        return KeyspaceInfo(*await self._native.alter_keyspace(name, durability, replicas, min_in_sync))
+        kept = (history_ms(history), history_bytes)
+        return KeyspaceInfo(*await self._native.alter_keyspace(name, durability, replicas, min_in_sync, *kept))
 
     async def keyspaces(self) -> list[KeyspaceInfo]:
         """The keyspaces of the cluster, with their settings."""
@@ -515,6 +522,50 @@ class Keyspace:
                 return
             for one in listed:
                 yield one
+
+    @overload
+    def watch(
+        self,
+        prefix: Key = b"",
+        *,
+        from_: Optional[Key] = None,
+        to: Optional[Key] = None,
+        cursor: Optional[bytes] = None,
+        values: bool = True,
+        marks: Literal[False] = False,
+        mark_interval: float = 1.0,
+        timeout: Optional[float] = None,
+    ) -> Watch[Change]: ...
+    @overload
+    def watch(
+        self,
+        prefix: Key = b"",
+        *,
+        from_: Optional[Key] = None,
+        to: Optional[Key] = None,
+        cursor: Optional[bytes] = None,
+        values: bool = True,
+        marks: bool,
+        mark_interval: float = 1.0,
+        timeout: Optional[float] = None,
+    ) -> Watch[Union[Change, Mark]]: ...
+    def watch(
+        self,
+        prefix: Key = b"",
+        *,
+        from_: Optional[Key] = None,
+        to: Optional[Key] = None,
+        cursor: Optional[bytes] = None,
+        values: bool = True,
+        marks: bool = False,
+        mark_interval: float = 1.0,
+        timeout: Optional[float] = None,
+    ) -> Watch[Any]:
+        """Follows the changes of the keyspace: `async with keyspace.watch() as changes: async for change in changes:`; as
+        `zerohop.Keyspace.watch`. It begins with `async with`, or with the first change that is awaited. A wait that is cancelled
+        loses no change: the next one returns it."""
+        native = self._native.watch(prefix, from_, to, cursor, values, interval_ms(mark_interval))
+        return Watch(native, marks, timeout)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self.scan()

@@ -176,6 +176,14 @@ class LeaseLapsedError(Error):
         return (*super().__reduce__(), {"receipts": self.receipts})
 
 
+class NoHistoryError(Error):
+    """The keyspace keeps no history of its changes, and so has no watches: set one with `Client.alter_keyspace`."""
+
+
+class HistoryGoneError(Error, LookupError):
+    """Changes behind the position of a watch are no longer kept: read the records again, and watch from there on."""
+
+
 class UnfinishedError(Error):
     """The blob is being written, or its writer was interrupted: it is not complete."""
 
@@ -192,6 +200,8 @@ _CLASSES: dict[str, type[Error]] = {
     "BadRequest": LimitError,
     "Bounds": LimitError,
     "NotOrdered": NotOrderedError,
+    "NoHistory": NoHistoryError,
+    "HistoryGone": HistoryGoneError,
     "KeyTooLong": LimitError,
     "ValueTooLong": LimitError,
     "TooMany": LimitError,
