@@ -288,15 +288,16 @@ impl WatchedPart {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Mutex};
 
     use zerohop_placement::{KeyspaceConfig, PartitionCount};
     use zerohop_wire::Failure;
     use zerohop_wire::ids::{KeyspaceId, PartitionId};
+    use zerohop_wire::messages::ChangeCause;
 
     use super::*;
     use crate::planted::plant;
-    use crate::procedures::scripted_shell::{Script, handle, keyspace};
+    use crate::procedures::scripted_shell::{Script, handle, keyspace, run};
 
     fn part(partition: u32, of: u32, after: u64, through: u64) -> CursorPart {
         let hash_range = (PartitionId(partition), PartitionCount::new(of).unwrap());
@@ -329,6 +330,63 @@ mod tests {
             plant(None);
             assert_ne!(found, expected, "{bug:?}");
         }
+    }
+
+    /// A watch of one partition whose requests get these answers: the next position, the timestamp through which all is returned, log indexes.
+    fn answered(cursor: Option<CursorPart>, answers: &[(u64, u64, &[u64])]) -> Watch {
+        let change = |index: &u64| ChangedRecord {
+            key: Bytes::from_static(b"k"),
+            partition: PartitionId(0),
+            at: Timestamp(*index),
+            before: Timestamp::ZERO,
+            index: *index,
+            record: None,
+            cause: ChangeCause::Write,
+            value: None,
+        };
+        let answers = answers.iter().map(|(next, through, indexes)| {
+            let changes = indexes.iter().map(change).collect();
+            let through = Timestamp(*through);
+            Ok(Reply::Changes { next: *next, newest: through, through, changes })
+        });
+        let script = Script { single: Mutex::new(answers.collect()), ..Script::default() };
+        let keyspace = keyspace(&handle(&Arc::new(script)));
+        let cursor = cursor.map(|part| WatchCursor { keyspace: keyspace.id(), parts: vec![part] });
+        Watch::new(keyspace, WatchOptions { cursor, ..WatchOptions::default() }).unwrap()
+    }
+
+    #[test]
+    fn a_position_within_changes_is_behind_the_processed_ones() {
+        let mut watch = answered(Some(part(0, 1, 2, 3)), &[(9, 8, &[4, 7]), (9, 9, &[])]);
+        assert_eq!(watch.cursor_within(5), None);
+        assert!(matches!(run(watch.next()), Ok(WatchEvent::Changes(changes)) if changes.len() == 2));
+        // Not all changes up to the timestamp of the answer are processed then.
+        for (index, after) in [(0, 2), (4, 4), (6, 6), (9, 9), (20, 9)] {
+            let within = CursorPart { newest: Timestamp(8), ..part(0, 1, after, 3) };
+            assert_eq!(watch.cursor_within(index).unwrap().parts, [within]);
+        }
+        assert_eq!(watch.cursor().unwrap().parts, [part(0, 1, 9, 8)]);
+        assert_eq!(run(watch.next()), Ok(WatchEvent::Mark(Timestamp(9))));
+        assert_eq!(watch.cursor_within(5), None);
+    }
+
+    #[test]
+    fn a_watch_that_has_begun_has_a_position() {
+        let mut watch = answered(None, &[(5, 4, &[]), (9, 8, &[6])]);
+        assert_eq!(watch.cursor(), None);
+        run(watch.begin()).unwrap();
+        assert_eq!(watch.cursor().unwrap().parts, [part(0, 1, 5, 4)]);
+        // It sends no other request.
+        run(watch.begin()).unwrap();
+        assert!(matches!(run(watch.next()), Ok(WatchEvent::Changes(_))));
+    }
+
+    #[test]
+    fn a_watch_that_begins_after_a_call_loses_no_change() {
+        let mut watch = answered(None, &[(9, 8, &[6])]);
+        run(watch.begin()).unwrap();
+        let begun = CursorPart { newest: Timestamp(8), ..part(0, 1, 5, 0) };
+        assert_eq!(watch.cursor().unwrap().parts, [begun]);
     }
 
     #[test]
