@@ -57,7 +57,7 @@ def write_numbers(keyspace: Keyspace, numbers: range) -> list[bytes]:
 
 def batch_behind(keyspace: Keyspace, numbers: range) -> tuple[bytes, list[bytes]]:
     """A cursor, and the keys that are written behind it, in the order of the log: a watch there gets them in one batch."""
-    with keyspace.watch() as changes:
+    with keyspace.watch(timeout=GIVE_UP_AFTER) as changes:
         cursor = changes.cursor
         write_numbers(keyspace, numbers)
         return cursor, keys(changes, len(numbers))
@@ -97,30 +97,30 @@ def test_ranges_and_values(watched: Keyspace) -> None:
         found = list(itertools.islice(changes, 2))
     assert {change.key for change in found} == {b"b", b"c"} and {change.value for change in found} == {None}
     with pytest.raises(zerohop.LimitError):
-        watched.watch(from_="d", to="b")
+        watched.watch(from_="d", to="b", timeout=GIVE_UP_AFTER)
 
 
 def test_a_cursor_continues_without_loss_or_duplicate(watched: Keyspace) -> None:
-    with watched.watch() as changes:
+    with watched.watch(timeout=GIVE_UP_AFTER) as changes:
         write_numbers(watched, range(100))
         received = keys(changes, 60)
     write_numbers(watched, range(100, 150))
-    with watched.watch(cursor=changes.cursor) as changes:
+    with watched.watch(cursor=changes.cursor, timeout=GIVE_UP_AFTER) as changes:
         received += keys(changes, 40)
         cursor = changes.cursor
-    with watched.watch(cursor=cursor) as changes:
+    with watched.watch(cursor=cursor, timeout=GIVE_UP_AFTER) as changes:
         received += keys(changes, 50)
         last = changes.cursor
     assert sorted(received) == [f"{number:05}".encode() for number in range(150)]
     watched["last"] = "x"
-    assert next(watched.watch(cursor=last)).key == b"last"
+    assert next(watched.watch(cursor=last, timeout=GIVE_UP_AFTER)).key == b"last"
 
 
 @pytest.mark.parametrize("count", [1, 2, 57, 99, 100])
 def test_a_break_within_a_batch_continues_behind_the_last_change(single: Keyspace, count: int) -> None:
     begin, expected = batch_behind(single, range(100))
     received: list[bytes] = []
-    with single.watch(cursor=begin) as changes:
+    with single.watch(cursor=begin, timeout=GIVE_UP_AFTER) as changes:
         for change in changes:
             received.append(change.key)
             if len(received) == count:
@@ -128,16 +128,16 @@ def test_a_break_within_a_batch_continues_behind_the_last_change(single: Keyspac
         within = changes.cursor
     assert received == expected[:count] and changes.cursor == within
     single["last"] = "x"
-    with single.watch(cursor=within) as changes:
+    with single.watch(cursor=within, timeout=GIVE_UP_AFTER) as changes:
         assert keys(changes, 101 - count) == [*expected[count:], b"last"]
 
 
 def test_a_break_within_a_transaction_continues_there(client: zerohop.Client, single: Keyspace) -> None:
-    begin = single.watch().cursor
+    begin = single.watch(timeout=GIVE_UP_AFTER).cursor
     with client.transaction() as transaction:
         for key in "abc":
             transaction[single][key] = "x"
-    with single.watch(cursor=begin) as changes:
+    with single.watch(cursor=begin, timeout=GIVE_UP_AFTER) as changes:
         a = next(changes)
         cursor = changes.cursor
         found = [a, *itertools.islice(changes, 2)]
@@ -147,7 +147,7 @@ def test_a_break_within_a_transaction_continues_there(client: zerohop.Client, si
 
 
 def test_expiry_is_a_cause(watched: Keyspace) -> None:
-    with watched.watch("short") as changes:
+    with watched.watch("short", timeout=GIVE_UP_AFTER) as changes:
         version = watched.set("short", "x", expire=0.05)
         put, removed = itertools.islice(changes, 2)
     assert (put.kind, put.cause) == ("put", "write")
@@ -157,7 +157,7 @@ def test_expiry_is_a_cause(watched: Keyspace) -> None:
 def test_marks_come_behind_the_changes(watched: Keyspace) -> None:
     version = watched.set("k", "x")
     events: list[object] = []
-    with watched.watch(marks=True, mark_interval=0.1) as changes:
+    with watched.watch(marks=True, mark_interval=0.1, timeout=GIVE_UP_AFTER) as changes:
         highest = watched.set("k", "y")
         for event in changes:
             events.append(event)
@@ -182,9 +182,9 @@ def test_the_cursor_of_an_idle_watch_moves_on(client: zerohop.Client) -> None:
             keyspace[f"{number}"] = bytes(20_000)
             assert list(changes) == []
     with pytest.raises(zerohop.HistoryGoneError):
-        next(keyspace.watch(cursor=old))
+        next(keyspace.watch(cursor=old, timeout=GIVE_UP_AFTER))
     keyspace["last"] = "x"
-    assert keys(keyspace.watch(cursor=changes.cursor), 1) == [b"last"]
+    assert keys(keyspace.watch(cursor=changes.cursor, timeout=GIVE_UP_AFTER), 1) == [b"last"]
     client.drop_keyspace(name)
 
 
@@ -200,7 +200,7 @@ def test_a_timeout_ends_the_loop_and_another_goes_on(watched: Keyspace) -> None:
 
 def test_no_history(keyspace: Keyspace) -> None:
     with pytest.raises(zerohop.NoHistoryError) as caught:
-        keyspace.watch()
+        keyspace.watch(timeout=GIVE_UP_AFTER)
     assert caught.value.code == "NoHistory" and "history" in str(caught.value)
 
 
@@ -209,47 +209,47 @@ def test_history_gone(client: zerohop.Client) -> None:
     keyspace = client.create_keyspace(
         name, replicas=1, min_in_sync=1, durability="memory", partitions=1, history=HISTORY, history_bytes=262144
     )
-    cursor = keyspace.watch().cursor
+    cursor = keyspace.watch(timeout=GIVE_UP_AFTER).cursor
     for number in range(20):
         keyspace[f"{number}"] = bytes(20_000)
     with pytest.raises(zerohop.HistoryGoneError) as caught:
-        next(keyspace.watch(cursor=cursor))
+        next(keyspace.watch(cursor=cursor, timeout=GIVE_UP_AFTER))
     assert caught.value.code == "HistoryGone" and caught.value.number == 308
     assert isinstance(caught.value, LookupError)
     client.alter_keyspace(name, history=0)
     deadline = time.monotonic() + GIVE_UP_AFTER
     with pytest.raises(zerohop.NoHistoryError):
         while time.monotonic() < deadline:
-            keyspace.watch().close()
+            keyspace.watch(timeout=GIVE_UP_AFTER).close()
     client.drop_keyspace(name)
 
 
 def test_wrong_arguments(watched: Keyspace, single: Keyspace) -> None:
     with pytest.raises(ValueError):
-        watched.watch(cursor=b"something else")
+        watched.watch(cursor=b"something else", timeout=GIVE_UP_AFTER)
     with pytest.raises(zerohop.LimitError):
-        watched.watch(cursor=single.watch().cursor)
+        watched.watch(cursor=single.watch(timeout=GIVE_UP_AFTER).cursor, timeout=GIVE_UP_AFTER)
     for interval in (0.0, 31.0):
         with pytest.raises(ValueError):
-            watched.watch(mark_interval=interval)
+            watched.watch(mark_interval=interval, timeout=GIVE_UP_AFTER)
     with pytest.raises(ValueError):
         next(watched.watch(timeout=-1))
 
 
 def test_a_closed_watch_has_its_cursor(single: Keyspace) -> None:
     begin, expected = batch_behind(single, range(10))
-    changes = single.watch(cursor=begin)
+    changes = single.watch(cursor=begin, timeout=GIVE_UP_AFTER)
     assert keys(changes, 4) == expected[:4]
     changes.close()
     changes.close()
     with pytest.raises(zerohop.ClosedError):
         next(changes)
-    assert keys(single.watch(cursor=changes.cursor), 6) == expected[4:]
+    assert keys(single.watch(cursor=changes.cursor, timeout=GIVE_UP_AFTER), 6) == expected[4:]
 
 
 def test_another_thread_writes_while_one_waits(watched: Keyspace) -> None:
     received: list[bytes] = []
-    changes = watched.watch()
+    changes = watched.watch(timeout=GIVE_UP_AFTER)
     waiter = threading.Thread(target=lambda: received.extend(keys(changes, 20)))
     waiter.start()
     for number in range(20):
@@ -286,7 +286,7 @@ except KeyboardInterrupt:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_fork_leaves_the_watch_alone(single: Keyspace) -> None:
     begin, expected = batch_behind(single, range(3))
-    changes = single.watch(cursor=begin)
+    changes = single.watch(cursor=begin, timeout=GIVE_UP_AFTER)
     assert next(changes).key == expected[0]
     pid = os.fork()
     if pid == 0:
@@ -294,7 +294,7 @@ def test_a_fork_leaves_the_watch_alone(single: Keyspace) -> None:
         try:
             with changes:
                 try:
-                    keys(single.watch(), 1)
+                    keys(single.watch(timeout=GIVE_UP_AFTER), 1)
                 except zerohop.ForkedError:
                     code = 0
         finally:
@@ -313,7 +313,7 @@ def test_aio_follows_and_continues(watched: Keyspace) -> None:
         async with await zerohop.aio.local() as client:
             keyspace = await client.keyspace(watched.name)
             received: list[bytes] = []
-            async with keyspace.watch() as changes:
+            async with keyspace.watch(timeout=GIVE_UP_AFTER) as changes:
                 assert changes.cursor is not None
                 await keyspace.set_many({f"{number:05}": "x" for number in range(40)})
                 async for change in changes:
@@ -321,7 +321,7 @@ def test_aio_follows_and_continues(watched: Keyspace) -> None:
                     if len(received) == 25:
                         break
             await keyspace.set("last", "x")
-            async with keyspace.watch(cursor=changes.cursor) as changes:
+            async with keyspace.watch(cursor=changes.cursor, timeout=GIVE_UP_AFTER) as changes:
                 received += await numbers(changes, 16)
             assert sorted(received) == [*(f"{number:05}".encode() for number in range(40)), b"last"]
             quiet = keyspace.watch("never", timeout=0.05)
@@ -342,7 +342,7 @@ def test_aio_cancelled_waits_lose_nothing(watched: Keyspace) -> None:
                 for number in range(200):
                     await keyspace.set(f"{number:05}", "x")
 
-            async with keyspace.watch() as changes:
+            async with keyspace.watch(timeout=GIVE_UP_AFTER) as changes:
                 writer = asyncio.create_task(write())
                 cancelled = 0
                 while len(received) < 200:
@@ -362,7 +362,7 @@ def test_aio_an_event_of_a_cancelled_wait_is_behind_the_cursor(single: Keyspace)
     async def main() -> None:
         async with await zerohop.aio.local() as client:
             keyspace = await client.keyspace(single.name)
-            changes = keyspace.watch()
+            changes = keyspace.watch(timeout=GIVE_UP_AFTER)
             await changes.__aenter__()
             waits = asyncio.ensure_future(anext(changes))
             await asyncio.sleep(0.05)
@@ -372,10 +372,10 @@ def test_aio_an_event_of_a_cancelled_wait_is_behind_the_cursor(single: Keyspace)
             await keyspace.set("k", "x")
             await asyncio.sleep(0.2)
             cursor = changes.cursor
-            assert (await anext(keyspace.watch(cursor=cursor))).key == b"k"
+            assert (await anext(keyspace.watch(cursor=cursor, timeout=GIVE_UP_AFTER))).key == b"k"
             assert (await anext(changes)).key == b"k"
             await keyspace.set("l", "x")
-            assert (await anext(keyspace.watch(cursor=changes.cursor))).key == b"l"
+            assert (await anext(keyspace.watch(cursor=changes.cursor, timeout=GIVE_UP_AFTER))).key == b"l"
 
     asyncio.run(asyncio.wait_for(main(), GIVE_UP_AFTER))
 
@@ -384,7 +384,7 @@ def test_aio_close_ends_a_wait(watched: Keyspace) -> None:
     async def main() -> None:
         async with await zerohop.aio.local() as client:
             keyspace = await client.keyspace(watched.name)
-            changes = keyspace.watch()
+            changes = keyspace.watch(timeout=GIVE_UP_AFTER)
             waits = asyncio.ensure_future(anext(changes))
             await asyncio.sleep(0.1)
             await changes.close()
@@ -401,9 +401,9 @@ def test_aio_errors(keyspace: Keyspace) -> None:
         async with await zerohop.aio.local() as client:
             without = await client.keyspace(keyspace.name)
             with pytest.raises(zerohop.NoHistoryError):
-                async with without.watch():
+                async with without.watch(timeout=GIVE_UP_AFTER):
                     pass
             with pytest.raises(zerohop.NoHistoryError):
-                await anext(without.watch())
+                await anext(without.watch(timeout=GIVE_UP_AFTER))
 
     asyncio.run(main())
