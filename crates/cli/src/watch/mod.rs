@@ -1,6 +1,7 @@
 //! `zerohop watch`.
 
 mod cursor_file;
+mod records;
 
 use std::ffi::OsString;
 use std::ops::Bound;
@@ -9,7 +10,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
-use zerohop_client::{ChangeCause, ChangedRecord, KeyRange, Timestamp, WatchEvent, WatchOptions};
+use zerohop_client::{
+    ChangeCause, ChangedRecord, Client, KeyRange, Timestamp, Watch, WatchEvent, WatchOptions,
+};
 use zerohop_wire::ids::KeyspaceId;
 
 use crate::common::display::{JsonKey, JsonValue};
@@ -22,6 +25,7 @@ use crate::common::target::ClusterTarget;
 use crate::kv::refusal::type_name;
 use crate::output;
 use cursor_file::CursorFile;
+use records::RecordList;
 
 /// The most changes of a page.
 const PAGE_CHANGES: u32 = 1024;
@@ -41,6 +45,10 @@ pub(crate) struct WatchArguments {
     /// kill, changes of the last second may be printed again.
     #[arg(long, value_name = "FILE")]
     cursor: Option<PathBuf>,
+    /// Prints the records first, as of one moment, and then each change since. If the file of `--cursor` has a position, the
+    /// watch continues there instead.
+    #[arg(long)]
+    records: bool,
     /// Prints marks too: all changes up to the timestamp of a mark were printed before it.
     #[arg(long)]
     marks: bool,
@@ -104,7 +112,7 @@ pub(crate) async fn run(arguments: WatchArguments) -> Result<CommandEnding, Comm
 
 async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError> {
     let mut signals = StopSignals::new()?;
-    let WatchArguments { prefix, from, to, cursor, marks, no_values, limit, keyspace, target, json } =
+    let WatchArguments { prefix, from, to, records, cursor, marks, no_values, limit, keyspace, target, json } =
         arguments;
     let mut cursor = cursor.map(CursorFile::new);
     let begin = match &cursor {
@@ -113,19 +121,34 @@ async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError>
     };
     let from = from.map_or(Bound::Unbounded, |key| Bound::Included(key.into_vec()));
     let to = to.map_or(Bound::Unbounded, |key| Bound::Excluded(key.into_vec()));
+    let range = (from, to);
+    let prefix = prefix.map(OsString::into_vec).unwrap_or_default();
+    let lists_records = records && begin.is_none();
     let options = WatchOptions {
         cursor: begin,
-        range: KeyRange::of::<Vec<u8>>((from, to)),
-        prefix: prefix.map(OsString::into_vec).unwrap_or_default().into(),
+        range: KeyRange::of(range.clone()),
+        prefix: prefix.clone().into(),
         values: !no_values,
         changes_max: u32::try_from(limit.unwrap_or(u64::MAX)).unwrap_or(u32::MAX).clamp(1, PAGE_CHANGES),
         ..WatchOptions::default()
     };
-    let keyspace = target.keyspace(&keyspace).await?;
+    let client = target.connect().await?;
+    let keyspace = client.keyspace(&keyspace).await?;
     let mut watch = keyspace.watch(options)?;
     let mut left = limit.unwrap_or(u64::MAX);
     let mut ending = CommandEnding::Done;
     let printed = output::NameList::new(false);
+    let mut listed = Timestamp::ZERO;
+    if lists_records {
+        let list = RecordList { keyspace: &keyspace, range, prefix, values: !no_values, json };
+        listed = tokio::select! {
+            listed = print_records(&mut watch, &client, &list) => listed?,
+            () = signals.received() => return Ok(CommandEnding::Interrupted),
+        };
+        if marks {
+            print_mark(json, listed)?;
+        }
+    }
     while left > 0 {
         let event = tokio::select! {
             event = watch.next() => event,
@@ -135,7 +158,8 @@ async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError>
             }
         };
         match event? {
-            WatchEvent::Changes(changes) => {
+            WatchEvent::Changes(mut changes) => {
+                changes.retain(|change| change.at > listed);
                 left = left.saturating_sub(changes.len() as u64);
                 let mut out = Vec::new();
                 for change in changes {
@@ -146,7 +170,7 @@ async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError>
                 }
                 output::raw(&[&out])?;
             }
-            WatchEvent::Mark(through) if marks => print_mark(json, through)?,
+            WatchEvent::Mark(through) if marks && through > listed => print_mark(json, through)?,
             WatchEvent::Mark(_) => {}
         }
         if let Some((file, position)) = cursor.as_mut().zip(watch.cursor()) {
@@ -157,6 +181,20 @@ async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError>
         file.write()?;
     }
     Ok(ending)
+}
+
+/// Prints the records, once the watch has begun: it returns each change that they lack. Returns the time as of which they were printed.
+async fn print_records(
+    watch: &mut Watch,
+    client: &Client,
+    list: &RecordList<'_>,
+) -> Result<Timestamp, CommandError> {
+    watch.begin().await?;
+    let snapshot = client.snapshot(&[list.keyspace]).await?;
+    list.print(&snapshot).await?;
+    let at = snapshot.at();
+    snapshot.close().await?;
+    Ok(at)
 }
 
 fn add_json(out: &mut Vec<u8>, line: &impl Serialize) {

@@ -108,6 +108,59 @@ fn a_cursor_continues_where_the_command_ended() {
     assert_eq!((code(&damaged), stderr(&damaged).contains("no cursor of a watch")), (3, true), "{damaged:?}");
 }
 
+/// The records as of one moment, then the changes: while a writer increments counters, no number is printed twice and none is left out.
+#[test]
+fn records_come_before_the_changes_since() {
+    let cluster = ServingProgram::in_memory();
+    cluster.ok(&["keyspace", "alter", "default", "--history", "10m"]);
+    cluster.ok(&["kv", "insert", "other", "x"]);
+    cluster.ok(&["kv", "insert", "n", "0"]);
+    cluster.ok(&["kv", "append", "n-list", "x"]);
+    let writer = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            for number in 1..=40 {
+                cluster.ok(&["kv", "insert", "n", &number.to_string()]);
+            }
+        });
+        let folder = crate::support::folder();
+        let cursor = folder.path().join("cursor");
+        let cursor = cursor.to_str().unwrap();
+        let arguments =
+            ["watch", "--json", "--records", "--cursor", cursor, "--endpoint", cluster.endpoint(), "n"];
+        let mut process = zerohop(&arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut watch = RunningWatch { process, lines };
+        let mut next = None;
+        let mut records = 0;
+        while next != Some(41) {
+            let line = watch.next();
+            records += u32::from(line["event"] == "record");
+            if line["key"] == "n-list" {
+                assert_eq!(
+                    (&line["event"], &line["type"], &line["value"]),
+                    (&"record".into(), &"list".into(), &Value::Null)
+                );
+                continue;
+            }
+            assert_eq!(line["key"], "n", "{line}");
+            let number: u32 = line["value"].as_str().unwrap().parse().unwrap();
+            assert_eq!(
+                (next.unwrap_or(number), line["event"] == "record"),
+                (number, next.is_none()),
+                "{line}"
+            );
+            next = Some(number + 1);
+        }
+        watch.interrupt();
+        assert_eq!(records, 2);
+        cluster.ok(&["kv", "insert", "n", "end"]);
+        let rest = cluster.ok(&["watch", "--records", "--cursor", cursor, "--limit", "1", "n"]);
+        assert_eq!(rest, "put\tn\tend\n", "the cursor continues without the records");
+        writer.join()
+    });
+    writer.unwrap();
+}
+
 #[test]
 fn a_position_that_is_no_longer_kept_is_refused() {
     let cluster = ServingProgram::in_memory();
