@@ -56,6 +56,15 @@ impl Cluster {
     ///
     /// # Errors A node cannot be started, or does not serve in time.
     pub fn start(place: &Place, nodes: u16, setting: &str) -> Result<Cluster, Failure> {
+        let mut cluster = Cluster::without_keyspaces(place, nodes)?;
+        cluster.create_keyspaces(&[KEYSPACE], setting)?;
+        Ok(cluster)
+    }
+
+    /// Starts so many nodes.
+    ///
+    /// # Errors A node cannot be started, or does not serve in time.
+    pub fn without_keyspaces(place: &Place, nodes: u16) -> Result<Cluster, Failure> {
         let program = zerohop(&place.own_program).map_err(Failure::Usage)?;
         // Ports for a manager and one instance per node.
         let first = process::free_ports(2 * nodes)?;
@@ -72,9 +81,17 @@ impl Cluster {
             cluster.servers.push(place.start(&cluster.program, &arguments)?);
         }
         cluster.wait_until_whole()?;
-        cluster.command(&format!("keyspace create {KEYSPACE} {setting}"))?;
-        cluster.wait_until_whole()?;
         Ok(cluster)
+    }
+
+    /// Creates keyspaces with settings in the command line's terms, and waits until they serve.
+    ///
+    /// # Errors The cluster refuses one of them, or does not serve in time.
+    pub fn create_keyspaces(&mut self, names: &[&str], setting: &str) -> Result<(), Failure> {
+        for name in names {
+            self.command(&format!("keyspace create {name} {setting}"))?;
+        }
+        self.wait_until_whole()
     }
 
     /// CPU time of all nodes.
