@@ -33,6 +33,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("kv", "zerohop"),
     ("monitor", "zerohop"),
     ("resp", "zerohop"),
+    ("tpcc", "zerohop"),
 ];
 
 /// Runs the benchmark that the first of `words` names, with the rest as its arguments; without

@@ -1,0 +1,127 @@
+//! New-Order (clause 2.4): all records are read in one round, and the commit is the second one.
+
+use std::collections::BTreeMap;
+
+use super::{Database, KEY_ONLY, Outcome, Table, TransactionError};
+use crate::inputs::NewOrderInput;
+use crate::keys;
+use crate::rows::{Customer, Item, Order, OrderLine, Site, Stock};
+
+pub(super) async fn run(
+    database: &Database,
+    input: &NewOrderInput,
+    time: u64,
+) -> Result<Outcome, TransactionError> {
+    let NewOrderInput { district, customer, lines } = input;
+    let home = district.warehouse;
+    // An order may have an item several times.
+    let mut stocks: BTreeMap<(u32, u32), Option<Stock>> =
+        lines.iter().map(|line| ((line.supplier, line.item), None)).collect();
+    let mut items: BTreeMap<u32, Option<Item>> = lines.iter().map(|line| (line.item, None)).collect();
+    let mut records = vec![
+        (Table::Warehouse, keys::warehouse(home, keys::SITE)),
+        (Table::District, district.part(keys::SITE)),
+        (Table::District, district.part(keys::NEXT_ORDER)),
+        (Table::Customer, district.customer(*customer).row()),
+    ];
+    records.extend(items.keys().map(|item| (Table::Item, keys::item(*item))));
+    records.extend(stocks.keys().map(|(warehouse, item)| (Table::Stock, keys::stock(*warehouse, *item))));
+
+    let transaction = database.client.begin();
+    let mut read = database.read(&transaction, &records).await?;
+    let (warehouse, site): (Site, Site) = (read.next()?, read.next()?);
+    let number: u32 = read.next()?;
+    let buyer: Customer = read.next()?;
+    for item in items.values_mut() {
+        *item = read.find()?;
+    }
+    if items.values().any(Option::is_none) {
+        transaction.abort();
+        return Ok(Outcome::RolledBack);
+    }
+    for stock in stocks.values_mut() {
+        *stock = Some(read.next()?);
+    }
+
+    let order = district.order(number);
+    let mut sum = 0;
+    for (at, line) in (1..).zip(lines) {
+        let (Some(Some(item)), Some(Some(stock))) =
+            (items.get(&line.item), stocks.get_mut(&(line.supplier, line.item)))
+        else {
+            return Err(TransactionError::WrongRow(format!("item {} was not read", line.item)));
+        };
+        stock.order(line.quantity, line.supplier != home);
+        let amount = i64::from(line.quantity) * item.price;
+        sum += amount;
+        let row = OrderLine {
+            item: line.item,
+            supplier: line.supplier,
+            delivered: None,
+            quantity: line.quantity,
+            amount,
+            district_info: stock.district_infos[usize::from(district.district - 1)].clone(),
+        };
+        database.write(&transaction, Table::OrderLine, &order.line(at), &row)?;
+    }
+    for ((supplier, item), stock) in &stocks {
+        if let Some(stock) = stock {
+            database.write(&transaction, Table::Stock, &keys::stock(*supplier, *item), stock)?;
+        }
+    }
+    let row = Order {
+        customer: *customer,
+        entered: time,
+        carrier: None,
+        lines: lines.len() as u8,
+        is_local: lines.iter().all(|line| line.supplier == home),
+    };
+    database.write(&transaction, Table::Orders, &order.row(), &row)?;
+    transaction.insert(database.keyspace(Table::NewOrder), &order.row(), KEY_ONLY)?;
+    let index = district.customer(*customer).order(number);
+    transaction.insert(database.keyspace(Table::OrdersByCustomer), &index, KEY_ONLY)?;
+    database.write(&transaction, Table::District, &district.part(keys::NEXT_ORDER), &(number + 1))?;
+    transaction.commit().await?;
+    // The amount that the terminal shows.
+    std::hint::black_box(total(sum, &buyer, &warehouse, &site));
+    Ok(Outcome::Committed)
+}
+
+/// sum(OL_AMOUNT) * (1 - C_DISCOUNT) * (1 + W_TAX + D_TAX), in cents.
+fn total(sum: i64, customer: &Customer, warehouse: &Site, district: &Site) -> i64 {
+    let discounted = sum * (10_000 - i64::from(customer.credit.discount)) / 10_000;
+    discounted * (10_000 + i64::from(warehouse.tax) + i64::from(district.tax)) / 10_000
+}
+
+impl Stock {
+    /// Takes a quantity out of the stock, which is filled up when fewer than ten would remain (clause 2.4.2.2).
+    fn order(&mut self, quantity: u8, is_remote: bool) {
+        let ordered = i64::from(quantity);
+        let refill = if self.quantity >= ordered + 10 { 0 } else { 91 };
+        self.quantity += refill - ordered;
+        self.ytd += u32::from(quantity);
+        self.orders += 1;
+        self.remote_orders += u32::from(is_remote);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stock_is_filled_up_before_fewer_than_ten_remain() {
+        let mut stock = Stock {
+            quantity: 20,
+            district_infos: std::array::from_fn(|_| String::new()),
+            ytd: 0,
+            orders: 0,
+            remote_orders: 0,
+            data: String::new(),
+        };
+        stock.order(10, false);
+        assert_eq!((stock.quantity, stock.ytd, stock.orders, stock.remote_orders), (10, 10, 1, 0));
+        stock.order(5, true);
+        assert_eq!((stock.quantity, stock.ytd, stock.orders, stock.remote_orders), (96, 15, 2, 1));
+    }
+}

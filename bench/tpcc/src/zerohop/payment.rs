@@ -1,0 +1,69 @@
+//! Payment (clause 2.5). W_YTD and D_YTD are added to by transforms, for which no payment waits.
+
+use zerohop_client::Transform;
+
+use super::{Database, Outcome, Table, TransactionError};
+use crate::inputs::PaymentInput;
+use crate::keys::{self, CustomerKey, DistrictKey};
+use crate::rows::{Customer, CustomerColumns, History, Site, TOTAL_OFFSET};
+
+/// The longest C_DATA.
+const DATA_CHARACTERS: usize = 500;
+
+pub(super) async fn run(
+    database: &Database,
+    input: &PaymentInput,
+    time: u64,
+    number: u64,
+) -> Result<Outcome, TransactionError> {
+    let PaymentInput { district, home, amount, .. } = input;
+    let key = database.customer(*home, &input.customer).await?;
+    let transaction = database.client.begin();
+    let records = [
+        (Table::Warehouse, keys::warehouse(district.warehouse, keys::SITE)),
+        (Table::District, district.part(keys::SITE)),
+        (Table::Customer, key.row()),
+    ];
+    let mut read = database.read(&transaction, &records).await?;
+    let (warehouse, site): (Site, Site) = (read.next()?, read.next()?);
+    let mut customer: Customer = read.next()?;
+    customer.pay(key, *district, *amount);
+    database.write(&transaction, Table::Customer, &key.row(), &customer)?;
+    let add = Transform::add(*amount).at(TOTAL_OFFSET);
+    let total = keys::warehouse(district.warehouse, keys::TOTAL);
+    transaction.write(database.keyspace(Table::Warehouse).transform_silently(&total, add))?;
+    let total = district.part(keys::TOTAL);
+    transaction.write(database.keyspace(Table::District).transform_silently(&total, add))?;
+    let payment = History {
+        customer: CustomerColumns {
+            warehouse: home.warehouse,
+            district: home.district,
+            customer: key.customer,
+        },
+        date: time,
+        amount: *amount,
+        data: format!("{}    {}", warehouse.name, site.name),
+    };
+    database.write(&transaction, Table::History, &district.history(number), &payment)?;
+    transaction.commit().await?;
+    Ok(Outcome::Committed)
+}
+
+impl Customer {
+    /// Takes a payment at a district. The data of a customer with bad credit begins with it (clause 2.5.2.2).
+    fn pay(&mut self, key: CustomerKey, at: DistrictKey, amount: i64) {
+        self.account.balance -= amount;
+        self.account.ytd_payment += amount;
+        self.account.payments += 1;
+        if !self.credit.is_good {
+            let CustomerKey { customer, district: home } = key;
+            let (home_warehouse, home_district) = (home.warehouse, home.district);
+            let entry = format!(
+                "{customer} {home_district} {home_warehouse} {} {} {amount}|",
+                at.district, at.warehouse
+            );
+            self.data.insert_str(0, &entry);
+            self.data.truncate(DATA_CHARACTERS);
+        }
+    }
+}
