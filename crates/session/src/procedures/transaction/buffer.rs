@@ -82,6 +82,8 @@ pub(super) struct CommitItems {
     pub(super) items: Vec<CompositeItem>,
     /// The number of items that only check.
     pub(super) checks: usize,
+    /// The records that were read, with their versions; zero: there was none.
+    pub(super) reads: Vec<(RecordName, Timestamp)>,
     /// The commit has nothing to check or write: the transaction has read one record, at this version.
     pub(super) is_empty: Option<Timestamp>,
 }
@@ -300,7 +302,7 @@ impl Buffer {
         let mut items = Vec::new();
         if self.writes.is_empty() && self.reads == 1 && !self.requires {
             let is_settled = self.records.values().find_map(|seen| seen.version);
-            return CommitItems { items, checks: 0, is_empty: is_settled };
+            return CommitItems { items, checks: 0, reads: Vec::new(), is_empty: is_settled };
         }
         if is_planted(Bug::StagedLeftOut) && self.writes.iter().any(|item| !item.is_ahead()) {
             self.records.values_mut().for_each(|seen| seen.writes.clear());
@@ -324,7 +326,8 @@ impl Buffer {
         }
         let checks = items.len();
         items.append(&mut self.writes);
-        CommitItems { items, checks, is_empty: None }
+        let reads = self.records.into_iter().filter_map(|(name, seen)| Some((name, seen.version?))).collect();
+        CommitItems { items, checks, reads, is_empty: None }
     }
 
     /// Counts the bytes of an operation, which adds this many items to the commit. Errors: the transaction has too many of either.

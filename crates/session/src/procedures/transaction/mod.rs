@@ -12,15 +12,16 @@ mod overlay;
 mod retry;
 mod stage;
 mod staged_pieces;
+mod stale_reads;
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::{Reply, STAGED_ITEM_US, SessionError as Reason, SessionRequest};
 use bytes::Bytes;
-use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::RecordOperation as WireOperation;
+use zerohop_wire::{AbortReason, Failure};
 
 use crate::procedures::cluster_handle::ClusterHandle;
 use crate::procedures::error::Error;
@@ -234,7 +235,7 @@ impl Transaction {
     ///
     /// # Errors
     /// If [`Error::is_conflict`] is true, a record that was read has changed, or the transaction conflicted with others: nothing was done, and the
-    /// caller may begin it again. The item number in [`Reason::Aborted`] counts the writes in their order. If [`Error::is_unknown`] is true, the
+    /// caller may begin it again. A condition that has failed counts as a conflict if a record that was read has changed. The item number in [`Reason::Aborted`] counts the writes in their order. If [`Error::is_unknown`] is true, the
     /// transaction was applied completely or not at all. An empty transaction is refused.
     pub async fn commit(mut self) -> Result<CommittedTransaction, Error> {
         self.client = self.client.in_call();
@@ -262,7 +263,19 @@ impl Transaction {
         if matches!(result, Ok(_) | Err(Reason::Unknown { .. })) {
             pieces.keep();
         }
-        match result.map_err(about)? {
+        let is_condition = |error: &Error| {
+            matches!(error.reason(), Some(Reason::Aborted { reason: AbortReason::ConditionFailed, .. }))
+        };
+        let result = match result.map_err(about) {
+            Err(error) if is_condition(&error) => {
+                match stale_reads::stale_read(&self.client, &commit.reads).await {
+                    Some(key) => Err(blobs::aborted(&key, AbortReason::ReadChanged, None)),
+                    None => Err(error),
+                }
+            }
+            other => other,
+        };
+        match result? {
             Reply::Transacted { version, answers } => {
                 let answers = keys.into_iter().zip(answers).skip(commit.checks).collect();
                 Ok(CommittedTransaction { version, answers })
