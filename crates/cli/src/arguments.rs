@@ -119,7 +119,7 @@ pub(crate) enum CliCommand {
     /// and the value if it has at most 64 KiB, with tabs between. Changes of a partition are printed in their order.
     ///
     /// With --cursor, the command continues where it ended, also after failures of nodes, moves and splits. If changes since then are no
-    /// longer kept, it says so: read the records again (`zerohop kv scan`), and watch without the cursor.
+    /// longer kept, it says so: remove the cursor, and begin again with --records.
     Watch(WatchArguments),
     /// Reads and writes large objects (blobs), completely or in parts.
     #[command(subcommand)]

@@ -34,6 +34,11 @@ const WORDS: &[(&str, &str, &str)] = &[
         "stored bytes are corrupt, and no copy could repair them",
         "`zerohop doctor`; restore the record, or `zerohop recover`",
     ),
+    (
+        "cursor",
+        "the cursor of a watch is damaged, is of another keyspace, or its file cannot be read or written",
+        "remove the file, and begin again with `zerohop watch --records`; or see the message",
+    ),
     ("demo", "`zerohop demo` found a file that is not right, or could not run", "see the message"),
     (
         "disk_failed",
@@ -49,13 +54,18 @@ const WORDS: &[(&str, &str, &str)] = &[
     (
         "history_gone",
         "changes behind the position of a watch are no longer kept",
-        "read the records again, and watch without the cursor; a longer `--history` keeps more",
+        "remove the cursor, and begin again with `zerohop watch --records`; a longer `--history` keeps more",
     ),
     ("interrupted", "Ctrl-C or SIGTERM ended the command", "the message says whether something was changed"),
     (
         "no_cluster",
         "nothing answers at the endpoint",
         "start the cluster, or give --endpoint; `zerohop doctor`",
+    ),
+    (
+        "no_history",
+        "the keyspace keeps no history of its changes",
+        "`zerohop keyspace alter NAME --history 1h`",
     ),
     ("no_keyspace", "no keyspace has this name", "`zerohop keyspace list`; `zerohop keyspace create NAME`"),
     (

@@ -34,9 +34,13 @@ struct ErrorOutput<'a> {
 
 /// Prints an error as JSON, unless the command has printed a result already.
 pub(crate) fn print(about: FailedObject<'_>, reason: &'static str, error: &CommandError) {
-    if output::has_result() {
-        return;
+    if !output::has_result() {
+        print_last(about, reason, error);
     }
+}
+
+/// Prints an error as the last line of JSON, also of a command that prints results until it ends.
+pub(crate) fn print_last(about: FailedObject<'_>, reason: &'static str, error: &CommandError) {
     let done = (!error.is_unknown()).then_some(output::is_done());
     // If the output is gone, the exit code still says that the command failed.
     drop(output::json(&ErrorOutput { about, done, reason, error: error.to_string() }));
@@ -100,6 +104,7 @@ pub(crate) fn of_client(error: &Error) -> &'static str {
             BlobError::ChangedMeanwhile => "changed",
         },
         Error::UnderWay { .. } => "under_way",
+        Error::OtherKeyspace => "cursor",
         Error::Unexpected => "unexpected",
         _ => "refused",
     }
@@ -135,6 +140,7 @@ fn of_failure(failure: &Failure<'_>) -> &'static str {
         Failure::ClockAhead { .. } => "clock_ahead",
         Failure::BadRequest { reason: BadRequestReason::NotOrdered } => "not_ordered",
         Failure::BadRequest { reason: BadRequestReason::Bounds } => "bounds",
+        Failure::BadRequest { reason: BadRequestReason::NoHistory } => "no_history",
         _ => "refused",
     }
 }

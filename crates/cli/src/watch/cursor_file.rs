@@ -1,7 +1,7 @@
 //! The file in which `zerohop watch` keeps its position.
 
 use std::fs;
-use std::io::{ErrorKind, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,6 +9,9 @@ use tokio::time::Instant;
 use zerohop_client::WatchCursor;
 
 use crate::common::ending::CommandError;
+
+/// A longer file has no cursor: more than a million partitions.
+const BYTES_MAX: u64 = 64 << 20;
 
 /// Time between two writes of the file.
 const WRITE_PAUSE: Duration = Duration::from_secs(1);
@@ -31,15 +34,19 @@ impl CursorFile {
     #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
     pub(super) fn read(&self) -> Result<Option<WatchCursor>, CommandError> {
         let path = self.path.display();
-        let bytes = match fs::read(&self.path) {
-            Ok(bytes) => bytes,
+        let unread = |error: io::Error| refused(format!("cannot read the cursor {path}: {error}"));
+        // Before it is opened: a pipe or a device might never end.
+        let found = match fs::metadata(&self.path) {
+            Ok(found) => found,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => {
-                return Err(CommandError::Refused(format!("cannot read the cursor {path}: {error}")));
-            }
+            Err(error) => return Err(unread(error)),
         };
+        if !found.is_file() || found.len() > BYTES_MAX {
+            return Err(refused(format!("{path} is no file of a cursor: name another one")));
+        }
+        let bytes = fs::read(&self.path).map_err(unread)?;
         let cursor = WatchCursor::from_bytes(&bytes);
-        cursor.map(Some).map_err(|error| CommandError::Refused(format!("{path}: {error}")))
+        cursor.map(Some).map_err(|error| refused(format!("{path}: {error}")))
     }
 
     /// Keeps a position, and writes it if the last one was written a while ago.
@@ -54,15 +61,19 @@ impl CursorFile {
         self.written_at = Instant::now();
         replace(&self.path, &position.to_bytes()).map_err(|error| {
             let path = self.path.display();
-            CommandError::Refused(format!(
-                "cannot write the cursor {path}: {error}; it has an earlier position"
+            refused(format!(
+                "cannot write the cursor {path}: {error}. The position of the last changes is not kept"
             ))
         })
     }
 }
 
+fn refused(reason: String) -> CommandError {
+    CommandError::RefusedAs { word: "cursor", reason }
+}
+
 #[expect(clippy::disallowed_methods, reason = "a file of the user's, not of the store")]
-fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut beside = path.as_os_str().to_owned();
     beside.push(".new");
     let mut file = fs::File::create(&beside)?;

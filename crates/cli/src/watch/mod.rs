@@ -32,8 +32,8 @@ const PAGE_CHANGES: u32 = 1024;
 
 #[derive(Args, Debug)]
 pub(crate) struct WatchArguments {
-    /// The prefix of the keys [default: none, for all keys].
-    #[arg(value_name = "PREFIX", allow_hyphen_values = true)]
+    /// The prefix of the keys; after `--` it may begin with a dash [default: none, for all keys].
+    #[arg(value_name = "PREFIX")]
     prefix: Option<OsString>,
     /// Only keys at or above this one, by their bytes.
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
@@ -42,7 +42,7 @@ pub(crate) struct WatchArguments {
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     to: Option<OsString>,
     /// Continues at the position in this file, if it exists, and keeps the position of what was printed there. After a
-    /// kill, changes of the last second may be printed again.
+    /// kill, changes of the last second may be printed again. Each watch needs a file of its own.
     #[arg(long, value_name = "FILE")]
     cursor: Option<PathBuf>,
     /// Prints the records first, as of one moment, and then each change since. If the file of `--cursor` has a position, the
@@ -105,7 +105,7 @@ pub(crate) async fn run(arguments: WatchArguments) -> Result<CommandEnding, Comm
     let reason = failure::reason(&error);
     let error = error.naming(|id| (id != KeyspaceId::NONE).then_some(&*keyspace));
     if is_json {
-        failure::print(FailedObject::default(), reason, &error);
+        failure::print_last(FailedObject::default(), reason, &error);
     }
     Err(error)
 }
@@ -115,7 +115,7 @@ async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError>
     let WatchArguments { prefix, from, to, records, cursor, marks, no_values, limit, keyspace, target, json } =
         arguments;
     let mut cursor = cursor.map(CursorFile::new);
-    let begin = match &cursor {
+    let position = match &cursor {
         Some(file) => file.read()?,
         None => None,
     };
@@ -123,9 +123,9 @@ async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError>
     let to = to.map_or(Bound::Unbounded, |key| Bound::Excluded(key.into_vec()));
     let range = (from, to);
     let prefix = prefix.map(OsString::into_vec).unwrap_or_default();
-    let lists_records = records && begin.is_none();
+    let lists_records = records && position.is_none();
     let options = WatchOptions {
-        cursor: begin,
+        cursor: position,
         range: KeyRange::of(range.clone()),
         prefix: prefix.clone().into(),
         values: !no_values,
@@ -135,19 +135,20 @@ async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError>
     let client = target.connect().await?;
     let keyspace = client.keyspace(&keyspace).await?;
     let mut watch = keyspace.watch(options)?;
+    let list = RecordList { keyspace: &keyspace, range, prefix, values: !no_values, json };
     let mut left = limit.unwrap_or(u64::MAX);
+    let follows = left > 0 || cursor.is_some();
+    let first = tokio::select! {
+        first = begin(&mut watch, (&client, lists_records.then_some(&list)), (marks, follows)) => first?,
+        () = signals.received() => return Ok(CommandEnding::Interrupted),
+    };
+    left = left.saturating_sub(first.len() as u64);
+    print_changes(json, &first)?;
     let mut ending = CommandEnding::Done;
-    let printed = output::NameList::new(false);
-    let mut listed = Timestamp::ZERO;
-    if lists_records {
-        let list = RecordList { keyspace: &keyspace, range, prefix, values: !no_values, json };
-        listed = tokio::select! {
-            listed = print_records(&mut watch, &client, &list) => listed?,
-            () = signals.received() => return Ok(CommandEnding::Interrupted),
-        };
-        if marks {
-            print_mark(json, listed)?;
-        }
+    if let Some((file, position)) = cursor.as_mut().zip(watch.cursor()) {
+        // A file that cannot be written is reported soon.
+        file.keep(position)?;
+        file.write()?;
     }
     while left > 0 {
         let event = tokio::select! {
@@ -158,19 +159,11 @@ async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError>
             }
         };
         match event? {
-            WatchEvent::Changes(mut changes) => {
-                changes.retain(|change| change.at > listed);
+            WatchEvent::Changes(changes) => {
                 left = left.saturating_sub(changes.len() as u64);
-                let mut out = Vec::new();
-                for change in changes {
-                    match json {
-                        true => add_json(&mut out, &change_output(&change)),
-                        false => add_change(&mut out, &printed, &change),
-                    }
-                }
-                output::raw(&[&out])?;
+                print_changes(json, &changes)?;
             }
-            WatchEvent::Mark(through) if marks && through > listed => print_mark(json, through)?,
+            WatchEvent::Mark(through) if marks => print_mark(json, through)?,
             WatchEvent::Mark(_) => {}
         }
         if let Some((file, position)) = cursor.as_mut().zip(watch.cursor()) {
@@ -183,18 +176,46 @@ async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError>
     Ok(ending)
 }
 
-/// Prints the records, once the watch has begun: it returns each change that they lack. Returns the time as of which they were printed.
-async fn print_records(
+/// Begins the watch, and prints the records if they are listed. Returns the changes behind the records, up to the position of the watch: it has none
+/// while it may return changes again that the records have.
+async fn begin(
     watch: &mut Watch,
-    client: &Client,
-    list: &RecordList<'_>,
-) -> Result<Timestamp, CommandError> {
-    watch.begin().await?;
+    (client, list): (&Client, Option<&RecordList<'_>>),
+    (marks, follows): (bool, bool),
+) -> Result<Vec<ChangedRecord>, CommandError> {
+    let mut changes = Vec::new();
+    if follows || list.is_some() {
+        watch.begin().await?;
+    }
+    let Some(list) = list else { return Ok(changes) };
     let snapshot = client.snapshot(&[list.keyspace]).await?;
     list.print(&snapshot).await?;
-    let at = snapshot.at();
+    let listed = snapshot.at();
     snapshot.close().await?;
-    Ok(at)
+    if marks {
+        print_mark(list.json, listed)?;
+    }
+    if !follows {
+        return Ok(changes);
+    }
+    loop {
+        match watch.next().await? {
+            WatchEvent::Changes(some) => changes.extend(some.into_iter().filter(|change| change.at > listed)),
+            WatchEvent::Mark(through) if through >= listed => return Ok(changes),
+            WatchEvent::Mark(_) => {}
+        }
+    }
+}
+
+fn print_changes(json: bool, changes: &[ChangedRecord]) -> Result<(), CommandError> {
+    let (mut out, printed) = (Vec::new(), output::NameList::new(false));
+    for change in changes {
+        match json {
+            true => add_json(&mut out, &change_output(change)),
+            false => add_change(&mut out, &printed, change),
+        }
+    }
+    if out.is_empty() { Ok(()) } else { output::raw(&[&out]) }
 }
 
 fn add_json(out: &mut Vec<u8>, line: &impl Serialize) {

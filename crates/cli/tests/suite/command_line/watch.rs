@@ -161,6 +161,40 @@ fn records_come_before_the_changes_since() {
     writer.unwrap();
 }
 
+/// A file that never ends, one whose opening waits, and one that cannot be written are refused before the watch begins.
+#[test]
+fn unusable_cursor_files_are_refused_at_once() {
+    let cluster = ServingProgram::in_memory();
+    cluster.ok(&["keyspace", "alter", "default", "--history", "10m"]);
+    let folder = crate::support::folder();
+    let pipe = folder.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).unwrap();
+    let missing = folder.path().join("missing/cursor");
+    for path in
+        ["/dev/full", pipe.to_str().unwrap(), folder.path().to_str().unwrap(), missing.to_str().unwrap()]
+    {
+        let refused = cluster.run(&["watch", "--json", "--cursor", path]);
+        assert_eq!(code(&refused), 3, "{path}: {refused:?}");
+        let printed: Value = serde_json::from_slice(&refused.stdout).unwrap();
+        assert_eq!(printed["reason"], "cursor", "{printed}");
+    }
+    let mistyped = cluster.run(&["watch", "--recrods"]);
+    assert_eq!(code(&mistyped), 2, "it is no prefix: {mistyped:?}");
+}
+
+#[test]
+fn an_error_is_the_last_line_of_json_after_changes_too() {
+    let cluster = ServingProgram::in_memory();
+    cluster.ok(&["keyspace", "alter", "default", "--history", "10m"]);
+    let mut watch = RunningWatch::start(&cluster, &[]);
+    cluster.ok(&["kv", "insert", "k", "v"]);
+    assert_eq!(watch.change()["key"], "k");
+    cluster.ok(&["keyspace", "alter", "default", "--history", "0s"]);
+    let last = watch.change();
+    assert_eq!((&last["done"], &last["reason"]), (&false.into(), &"no_history".into()), "{last}");
+    assert_eq!(watch.process.wait().unwrap().code(), Some(3));
+}
+
 #[test]
 fn a_position_that_is_no_longer_kept_is_refused() {
     let cluster = ServingProgram::in_memory();
