@@ -50,6 +50,7 @@ pub mod state;
 mod testing;
 mod timers;
 mod undecided_replies;
+mod update_locks;
 mod view;
 mod waits;
 mod write_buffer;

@@ -50,6 +50,21 @@ pub const WAIT_BYTES_MAX: usize = 32 << 20;
 /// How long a wait lasts if its client does not set a time-out.
 pub const WAIT_DEFAULT_MS: u32 = 30_000;
 
+/// How long a client has the update lock of a record, if it does not change the record before: some ten commits.
+pub const UPDATE_LOCK_MS: u64 = 100;
+
+/// How much longer it has the lock while a transaction is about to change the record.
+pub const UPDATE_LOCK_CHANGE_MS: u64 = 5;
+
+/// How long a request waits for an update lock at most. Ten clients that died with the lock may have been before it.
+pub const UPDATE_LOCK_WAIT_MS: u64 = 1000;
+
+/// Update locks that the clients of a partition have at once.
+pub const UPDATE_LOCKS_MAX: usize = 1 << 14;
+
+/// Memory of these locks.
+pub const UPDATE_LOCK_BYTES_MAX: usize = 4 << 20;
+
 /// Pending replies of a partition. Above this requests are answered `Busy`.
 pub const PENDING_REPLIES_MAX: usize = 1 << 16;
 

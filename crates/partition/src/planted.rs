@@ -18,6 +18,10 @@ pub enum Bug {
     SessionsNotRestoredAtStart,
     /// Waits for a record are not checked when the record changes.
     WaitsNotChecked,
+    /// An update lock that ends with a change of its record is not given to the next request.
+    UpdateLockNotPassed,
+    /// An update lock ends although a transaction is about to change its record.
+    UpdateLockIgnoresIntents,
     /// A request is accepted whatever epoch it names.
     EpochNotChecked,
     /// The primary answers before the in-sync replicas have the entry.

@@ -11,6 +11,7 @@ use crate::event::Token;
 use crate::limits::{BUSY_RETRY_MS, WAIT_BYTES_MAX, WAITS_MAX};
 use crate::reply::packed;
 use crate::timers::Timers;
+use crate::update_locks::UpdateLockTable;
 
 /// Memory of one wait beside its key and value.
 const WAIT_BYTES: usize = 200;
@@ -23,6 +24,8 @@ pub(crate) enum WaitCondition {
     Absent,
     Present,
     Changed(Timestamp),
+    /// No earlier client has the update lock; the number of the lock.
+    UpdateLock(u64),
 }
 
 /// The receiver of a wait's answer.
@@ -39,7 +42,7 @@ pub(crate) struct Wait {
     pub(crate) key: Box<[u8]>,
     pub(crate) awaited: WaitCondition,
     pub(crate) requester: WaitTarget,
-    connection: u64,
+    pub(crate) connection: u64,
     deadline_ms: u64,
 }
 
@@ -49,6 +52,7 @@ pub(crate) struct WaitTable {
     waiting_requests: BTreeMap<u32, Wait>,
     next: u32,
     by_key: BTreeMap<Box<[u8]>, Vec<u32>>,
+    pub(crate) update_locks: UpdateLockTable,
     timers: Timers,
     batches: BTreeMap<u32, Collector>,
     next_batch: u32,
@@ -68,14 +72,16 @@ impl WaitCondition {
         }
     }
 
-    pub(crate) fn until(&self) -> WaitUntil<'_> {
-        match self {
+    /// The state of the record that is awaited; `None`: its update lock is.
+    pub(crate) fn until(&self) -> Option<WaitUntil<'_>> {
+        Some(match self {
             WaitCondition::Equals(value) => WaitUntil::Equals(value),
             WaitCondition::Differs(value) => WaitUntil::Differs(value),
             WaitCondition::Absent => WaitUntil::Absent,
             WaitCondition::Present => WaitUntil::Present,
             WaitCondition::Changed(version) => WaitUntil::Changed(*version),
-        }
+            WaitCondition::UpdateLock(_) => return None,
+        })
     }
 
     fn bytes(&self) -> usize {
@@ -93,8 +99,9 @@ impl Wait {
 }
 
 impl WaitTable {
+    /// Whether nothing depends on the changes of records: no request waits, and no client has an update lock.
     pub(crate) fn is_empty(&self) -> bool {
-        self.waiting_requests.is_empty()
+        self.waiting_requests.is_empty() && self.update_locks.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -108,21 +115,16 @@ impl WaitTable {
     pub(crate) fn enqueue(
         &mut self,
         key: &[u8],
-        until: &WaitUntil<'_>,
+        awaited: WaitCondition,
         (requester, connection): (WaitTarget, u64),
         deadline_ms: u64,
     ) -> Result<(), Failure<'static>> {
-        let value = match until {
-            WaitUntil::Equals(value) | WaitUntil::Differs(value) => value.len(),
-            _ => 0,
-        };
         if self.waiting_requests.len() >= WAITS_MAX
-            || self.bytes + WAIT_BYTES + 2 * key.len() + value > WAIT_BYTES_MAX
+            || self.bytes + WAIT_BYTES + 2 * key.len() + awaited.bytes() > WAIT_BYTES_MAX
         {
             return Err(Failure::Busy { retry_after_ms: BUSY_RETRY_MS });
         }
-        let wait =
-            Wait { key: key.into(), awaited: WaitCondition::of(until), requester, connection, deadline_ms };
+        let wait = Wait { key: key.into(), awaited, requester, connection, deadline_ms };
         while self.waiting_requests.contains_key(&self.next) {
             self.next = self.next.wrapping_add(1);
         }
@@ -138,9 +140,9 @@ impl WaitTable {
         Ok(())
     }
 
-    /// Whether any request waits for this key.
+    /// Whether any request waits for this key, or a client has its update lock.
     pub(crate) fn has(&self, key: &[u8]) -> bool {
-        !self.by_key.is_empty() && self.by_key.contains_key(key)
+        !self.by_key.is_empty() && self.by_key.contains_key(key) || self.update_locks.has(key)
     }
 
     /// The requests that wait for a key, in the order of arrival.
@@ -166,9 +168,9 @@ impl WaitTable {
         Some(wait)
     }
 
-    /// When the next time-out is due.
+    /// When the next time-out is due, of a request or of an update lock.
     pub(crate) fn first_deadline(&self) -> Option<u64> {
-        self.timers.first()
+        self.timers.first().into_iter().chain(self.update_locks.first_end()).min()
     }
 
     /// Removes and returns a request whose time-out has passed.

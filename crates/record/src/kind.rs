@@ -38,6 +38,8 @@ numbered!(
         Confirm = 0x0108, "confirm";
         /// Reads the changes of a partition behind a log index, or waits for one.
         ReadChanges = 0x0109, "read_changes";
+        /// Reads a complete record before an update of it, or ends the lock of such a read.
+        UpdateLock = 0x010A, "update_lock";
         /// Reads a part of a chunk of a blob.
         ReadChunk = 0x0110, "read_chunk";
         /// Reads a page of the names of blobs in a partition, in their order.

@@ -47,7 +47,7 @@ pub use error::{AbortReason, Advice, AuthFault, BadRequestReason, ErrorCode, Fai
 pub use kind::FrameKind;
 pub use operations::{
     Append, CompareSwap, Confirm, CountBits, Expire, Extend, GetBit, Increment, Insert, Inspect, Lookup,
-    LookupRange, Query, ReadChunk, Remove, SetBit, Take, Trim, Wait, WaitUntil, WriteChange,
+    LookupRange, Query, ReadChunk, Remove, SetBit, Take, Trim, UpdateLock, Wait, WaitUntil, WriteChange,
 };
 pub use read::RecordRead;
 pub use record::{Condition, Expiry, Range, RecordType};

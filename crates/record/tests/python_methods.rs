@@ -14,7 +14,7 @@ fn method_of(kind: FrameKind) -> Option<(&'static str, &'static str)> {
         FrameKind::Insert => ("insert", "set"),
         FrameKind::Remove => ("remove", "delete"),
         // Procedures of the client send these; methods of blobs use them.
-        FrameKind::Confirm | FrameKind::ReadChunk => return None,
+        FrameKind::Confirm | FrameKind::ReadChunk | FrameKind::UpdateLock => return None,
         // The package has no method for these today.
         FrameKind::GetBit | FrameKind::CountBits | FrameKind::SetBit => return None,
         kind => (kind.text(), kind.text()),

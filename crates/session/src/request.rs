@@ -154,7 +154,7 @@ impl SessionRequest {
 
     fn of_packed(keyspace: KeyspaceId, operation: &RecordOperation<'_>, item: Bytes, limit_us: u64) -> Self {
         let write = matches!(operation, RecordOperation::Write(_));
-        let wait = matches!(operation, RecordOperation::Read(read) if matches!(read.query, Query::Wait(_)));
+        let wait = matches!(operation, RecordOperation::Read(read) if matches!(read.query, Query::Wait(_) | Query::UpdateLock(_)));
         let query = RequestKind::Record { keyspace, item, write, wait };
         Self { operation: RequestedOperation::Single(query), limit_us, collecting: Coalescing::AsKeyspace }
     }

@@ -180,7 +180,7 @@ mod tests {
             FrameKind::CompareSwap => ("cas", ""),
             FrameKind::Increment => ("incr", ""),
             // Procedures of the client send these; commands of `blob` use them.
-            FrameKind::Confirm | FrameKind::ReadChunk => return None,
+            FrameKind::Confirm | FrameKind::ReadChunk | FrameKind::UpdateLock => return None,
             // The program has no command for these today.
             FrameKind::GetBit
             | FrameKind::CountBits

@@ -7,6 +7,7 @@ use zerohop_wire::ids::{SessionId, Timestamp};
 
 use super::Partition;
 use super::changes::PartitionChanges;
+use super::update_locks::PartitionUpdateLocks;
 use crate::entry_metadata::Mark;
 use crate::event::PartitionEffects;
 use crate::limits::{EVICTED_PER_ENTRY_MAX, EXPIRED_PER_TICK_MAX, SESSION_IDLE_MS, SESSION_SWEEP_MS};
@@ -24,6 +25,7 @@ impl Partition {
         while let Some(wait) = self.waits.take_overdue(now_ms) {
             self.time_out(engine, &wait, effects);
         }
+        PartitionUpdateLocks { partition: self }.tick(engine, effects);
         PartitionChanges { partition: self }.time_out(engine, now_ms, effects);
         self.expire_due(engine, effects)?;
         self.tick_transactions(engine, map, effects);

@@ -135,6 +135,7 @@ impl Partition {
     }
 
     fn drop_pending_work(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+        self.waits.update_locks.clear();
         while let Some(wait) = self.waits.take_overdue(u64::MAX) {
             self.deliver_wait(wait.requester, &Err(failure.clone()), effects);
         }

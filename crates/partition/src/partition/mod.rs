@@ -14,6 +14,7 @@ mod split_cleanup;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod update_locks;
 mod write;
 
 use zerohop_engine::disk::Disk;
@@ -39,6 +40,7 @@ use crate::waits::{WaitTable, WaitTarget};
 use crate::write_buffer::UnitWriteBuffer;
 use changes::PartitionChanges;
 use read_locks::ReadLockRequest;
+use update_locks::PartitionUpdateLocks;
 
 /// One partition of a keyspace, whose primary this instance is.
 #[derive(Debug)]
@@ -201,6 +203,7 @@ impl Partition {
             }
             PartitionEvent::Disconnected { connection } => {
                 self.waits.disconnect(connection);
+                PartitionUpdateLocks { partition: self }.disconnect(engine, connection, effects);
                 self.feed.disconnect(connection);
                 self.disconnect_transactions(connection);
                 Ok(())
@@ -265,6 +268,7 @@ impl Partition {
     pub fn release(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
         self.pending_replies.fail(failure.clone(), effects);
         self.drop_transactions(failure, effects);
+        self.waits.update_locks.clear();
         while let Some(wait) = self.waits.take_overdue(u64::MAX) {
             self.deliver_wait(wait.requester, &Err(failure.clone()), effects);
         }

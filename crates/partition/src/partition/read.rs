@@ -13,6 +13,7 @@ use zerohop_wire::messages::{
 use zerohop_wire::{Failure, Message};
 
 use super::read_locks::ReadLockRequest;
+use super::update_locks::PartitionUpdateLocks;
 use super::{AnswerTarget, Partition, deliver, deliver_read_locked};
 use crate::event::{PartitionEffects, Token};
 use crate::limits::WAIT_DEFAULT_MS;
@@ -20,7 +21,7 @@ use crate::operations::range::PresentRecords;
 use crate::operations::{self, EngineResultExt, RecordInput};
 use crate::planted::{Bug, is_planted};
 use crate::view::{RecordView, WholeBytes};
-use crate::waits::{self, WaitTarget};
+use crate::waits::{self, WaitCondition, WaitTarget};
 
 /// The failure for an empty key, which no record has. Reads get it as writes do.
 pub(super) fn no_key() -> Failure<'static> {
@@ -56,6 +57,12 @@ impl Partition {
             self.wait(engine, (read, &until), time_out_ms, to, effects);
             return;
         }
+        if let Query::UpdateLock(lock) = read.query {
+            let mut locks = PartitionUpdateLocks { partition: self };
+            if locks.request(engine, (read.key, lock), time_out_ms, to, effects) {
+                return;
+            }
+        }
         let Partition { state, overlay, pending_replies, log_writer, buffers, transacting, clock, .. } = self;
         let (commit, handle) = (state.applied, log_writer.handle());
         let overlay = &*overlay;
@@ -67,7 +74,7 @@ impl Partition {
         };
         let mut view = RecordView { engine, handle, overlay: Some(overlay), deadlines: &state.deadlines };
         // A committed record in a single entry is answered without a copy.
-        if let Query::Lookup | Query::LookupRange(_) = read.query
+        if let Query::Lookup | Query::LookupRange(_) | Query::UpdateLock(_) = read.query
             && let Ok(Some(WholeBytes { version, bytes: whole, .. })) = view.whole(read.key)
         {
             let length = whole.len() as u64;
@@ -129,17 +136,21 @@ impl Partition {
             Ok((_, false)) => {
                 let time_out_ms = if time_out_ms == 0 { WAIT_DEFAULT_MS } else { time_out_ms };
                 let deadline_ms = self.clock.now_ms() + u64::from(time_out_ms);
-                let requester = match to {
-                    AnswerTarget::One(token) => WaitTarget::One(*token),
-                    AnswerTarget::Item(_, place) => WaitTarget::Item(self.waits.batch_number(), *place),
-                };
-                let blocked =
-                    self.waits.enqueue(read.key, until, (requester, to.token().connection), deadline_ms);
-                if let Err(failure) = blocked {
+                let requester = (self.wait_target(to), to.token().connection);
+                let awaited = WaitCondition::of(until);
+                if let Err(failure) = self.waits.enqueue(read.key, awaited, requester, deadline_ms) {
                     self.deliver(to, 0, &Err(failure), effects);
                 }
             }
             Err(failure) => self.deliver(to, 0, &Err(failure), effects),
+        }
+    }
+
+    /// Where the answer of a request goes that waits.
+    pub(super) fn wait_target(&mut self, to: &AnswerTarget<'_>) -> WaitTarget {
+        match to {
+            AnswerTarget::One(token) => WaitTarget::One(*token),
+            AnswerTarget::Item(_, place) => WaitTarget::Item(self.waits.batch_number(), *place),
         }
     }
 
@@ -156,6 +167,7 @@ impl Partition {
         for number in self.waits.of(key) {
             let Partition { state, log_writer, buffers, waits, .. } = &mut *self;
             let Some(wait) = waits.get(number) else { continue };
+            let Some(until) = wait.awaited.until() else { continue };
             let view = RecordView {
                 engine,
                 handle: log_writer.handle(),
@@ -163,7 +175,7 @@ impl Partition {
                 deadlines: &state.deadlines,
             };
             let mut contents = std::mem::take(&mut buffers.contents);
-            let mut found = awaited(view, key, &wait.awaited.until(), &mut contents);
+            let mut found = awaited(view, key, &until, &mut contents);
             let answer = match &mut found {
                 Ok((_, false)) => {
                     buffers.contents = contents;
@@ -177,6 +189,7 @@ impl Partition {
             }
             self.buffers.contents = contents;
         }
+        PartitionUpdateLocks { partition: self }.changed(engine, key, effects);
     }
 
     /// Answers a wait whose time-out has passed, by committed data. The change that it has seen on arrival may be uncommitted.
@@ -187,11 +200,14 @@ impl Partition {
         wait: &waits::Wait,
         effects: &mut dyn PartitionEffects,
     ) {
+        let Some(until) = wait.awaited.until() else {
+            return PartitionUpdateLocks { partition: self }.answer(engine, wait, effects);
+        };
         let Partition { state, log_writer, buffers, .. } = &mut *self;
         let view =
             RecordView { engine, handle: log_writer.handle(), overlay: None, deadlines: &state.deadlines };
         let mut contents = std::mem::take(&mut buffers.contents);
-        let answer = match awaited(view, &wait.key, &wait.awaited.until(), &mut contents) {
+        let answer = match awaited(view, &wait.key, &until, &mut contents) {
             Ok((mut record, true)) => Query::Lookup.answer(&wait.key, &mut record, &mut contents),
             Ok((record, false)) => Err(Failure::TimedOut { version: record.version() }),
             Err(failure) => Err(failure),

@@ -25,6 +25,7 @@ mod table;
 mod take;
 mod transform;
 mod trim;
+mod update_lock;
 mod wait;
 
 pub use append::{Append, append_values};
@@ -47,6 +48,7 @@ pub use set_bit::{SetBit, check_bit};
 pub use table::WriteChange;
 pub use take::Take;
 pub use trim::Trim;
+pub use update_lock::UpdateLock;
 pub use wait::{Wait, WaitUntil};
 
 pub use crate::operation_body::{OperationBody, ReadHead, WriteHead};

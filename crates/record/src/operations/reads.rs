@@ -2,7 +2,7 @@
 
 use super::{
     Confirm, CountBits, GetBit, Inspect, Lookup, LookupRange, OperationBody, OperationFacts, ReadChunk,
-    ReadHead, ReadOperation, Wait,
+    ReadHead, ReadOperation, UpdateLock, Wait,
 };
 use crate::answer::OperationAnswer;
 use crate::error::{BadRequestReason, Failure, Permission};
@@ -108,6 +108,7 @@ reads! {
     Wait(operation: Wait<'a>),
     Confirm(operation: Confirm),
     ReadChunk(operation: ReadChunk),
+    UpdateLock(operation: UpdateLock),
 }
 
 impl Query<'_> {

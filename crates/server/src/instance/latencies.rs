@@ -32,7 +32,9 @@ impl OperationClass {
     /// The class of a request; `None`: the request is not an operation on data.
     pub(crate) fn of(message: &Message<'_>) -> Option<OperationClass> {
         match message {
-            Message::Read { read, .. } if matches!(read.query, Query::Wait { .. }) => Some(Self::Wait),
+            Message::Read { read, .. } if matches!(read.query, Query::Wait(_) | Query::UpdateLock(_)) => {
+                Some(Self::Wait)
+            }
             Message::Changes(_) => Some(Self::Wait),
             Message::Read { .. } | Message::Snapshot(_) => Some(Self::Read),
             Message::Scan(_) | Message::Chunks(_) => Some(Self::Scan),

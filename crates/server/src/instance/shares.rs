@@ -134,7 +134,7 @@ pub(super) fn waits(message: &Message<'_>) -> Option<(usize, usize)> {
 }
 
 fn wait(read: &RecordRead<'_>) -> Option<usize> {
-    let is_wait = matches!(read.query, Query::Wait(_));
+    let is_wait = matches!(read.query, Query::Wait(_) | Query::UpdateLock(_));
     is_wait.then(|| WAIT_BYTES + 2 * read.key.len() + read.query.payload_bytes())
 }
 

@@ -6,8 +6,8 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::{
     self, CompareSwap, Condition, Expire, Expiry, Extend, Increment, Insert, LookupRange, Number, Query,
-    Range, RecordOperation as WireOperation, RecordRead, RecordWrite, Remove, Take, Trim, Wait, WaitUntil,
-    WriteChange,
+    Range, RecordOperation as WireOperation, RecordRead, RecordWrite, Remove, Take, Trim, UpdateLock, Wait,
+    WaitUntil, WriteChange,
 };
 
 use super::cluster_handle::ClusterHandle;
@@ -169,6 +169,11 @@ impl Keyspace {
         until: WaitUntil<'a>,
     ) -> Operation<'a, Option<Record>> {
         self.read(key.as_ref(), Query::Wait(Wait { until }), operation::record)
+    }
+
+    /// Takes or releases the update lock of a record, and reads its bytes.
+    pub(crate) fn update_lock<'a>(&'a self, key: &'a [u8], lock: UpdateLock) -> Operation<'a, Option<Bytes>> {
+        self.read(key, Query::UpdateLock(lock), operation::bytes).collecting(Coalescing::Never)
     }
 
     /// Watches the changes of the keyspace.

@@ -8,6 +8,7 @@ mod scans;
 mod snapshots;
 mod splits;
 mod staging;
+mod update_locks;
 
 use bytes::Bytes;
 use zerohop_engine::disk::Disk;
@@ -586,7 +587,8 @@ fn coordinator_and_participants_may_fail_over_at_any_moment_with_three_copies() 
 #[test]
 fn planted_bugs_are_seen() {
     use zerohop_partition::planted::{Bug, plant};
-    let seen_by: [(Bug, fn()); 3] = [
+    let seen_by: [(Bug, fn()); 4] = [
+        (Bug::UpdateLockIgnoresIntents, update_locks::next_holder_reads_what_a_prepared_transaction_writes),
         (Bug::ReadLockIgnored, read_locks::write_waits_for_read_lock_expiry),
         (Bug::TransactionAppliedTwice, transaction_over_two_instances_applies_at_one_version),
         (Bug::IntentsIgnored, read_waits_for_pending_intents),

@@ -34,6 +34,15 @@ const READ_BACK_OF: u64 = 2;
 /// One of so many long values is staged before the commit.
 const STAGED_OF: u64 = 2;
 
+/// Transactions take update locks from this seed on, in one of so many runs.
+const FIRST_SEED_WITH_LOCKS: u64 = 60;
+const LOCKS_OF_SEEDS: u64 = 4;
+
+/// Whether interactive transactions of a run take update locks.
+pub(super) fn takes_update_locks(seed: u64) -> bool {
+    seed >= FIRST_SEED_WITH_LOCKS && seed % LOCKS_OF_SEEDS == 1
+}
+
 /// Reports of the procedures, in order, each with the number of its transaction.
 pub(super) type InteractiveReports = Arc<Mutex<VecDeque<(usize, InteractiveReport)>>>;
 
@@ -73,6 +82,8 @@ struct InteractivePlan {
     reads: Vec<ClassedKey>,
     together: bool,
     writes: Vec<TransactionStep>,
+    /// Records that are read alone are, half of them, read for an update.
+    locks: bool,
     random: Random,
 }
 
@@ -104,7 +115,11 @@ async fn run_interactive(
     };
     for keys in rounds {
         report(InteractiveReport::Reads(keys.clone()));
-        let result = read_round(&transaction, &keyspaces, &keys).await;
+        let locked = keys.first().filter(|_| !plan.together && plan.locks && plan.random.chance(1, 2));
+        let result = match locked {
+            Some(key) => read_for_update(&transaction, &keyspaces[&key.keyspace], *key).await,
+            None => read_round(&transaction, &keyspaces, &keys).await,
+        };
         let is_over = result.is_err();
         first.extend(keys.iter().copied().zip(result.clone().unwrap_or_default()));
         report(InteractiveReport::HasRead(keys, result));
@@ -132,6 +147,14 @@ async fn run_interactive(
     };
     report(InteractiveReport::Committed(written, result));
     report(InteractiveReport::Ends);
+}
+
+async fn read_for_update(
+    transaction: &Transaction,
+    keyspace: &Keyspace,
+    key: ClassedKey,
+) -> Result<Vec<Option<Record>>, Error> {
+    Ok(vec![transaction.read_for_update(keyspace.lookup(&key.bytes())).await?])
 }
 
 async fn read_round(
@@ -254,8 +277,8 @@ impl<R: Fn(InteractiveReport)> InteractiveWriter<'_, R> {
 pub(super) fn interactive(
     handle: ClusterHandle,
     (reads, together, writes): (Vec<ClassedKey>, bool, Vec<TransactionStep>),
-    random: Random,
+    (random, locks): (Random, bool),
     report: impl Fn(InteractiveReport) + Send + Sync + 'static,
 ) -> impl Future<Output = ()> + Send + 'static {
-    run_interactive(handle, InteractivePlan { reads, together, writes, random }, report)
+    run_interactive(handle, InteractivePlan { reads, together, writes, locks, random }, report)
 }

@@ -20,7 +20,7 @@ use zerohop_wire::messages::{
 use zerohop_wire::{Elements, Failure};
 
 use super::blobs::PlainBlobRun;
-use super::interactive::{InteractiveReport, InteractiveReports, interactive};
+use super::interactive::{InteractiveReport, InteractiveReports, interactive, takes_update_locks};
 use super::running_transaction::{RunningTransaction, fail};
 use super::transaction_reads::intended;
 use super::{ClusterPhase, SimulatedCluster};
@@ -234,7 +234,7 @@ impl SimulatedCluster {
         (client, limit_us): (usize, u64),
         plan: (Vec<ClassedKey>, bool, Vec<TransactionStep>),
     ) {
-        let random = self.transacting.draws.random().fork(number as u64);
+        let random = (self.transacting.draws.random().fork(number as u64), takes_update_locks(self.seed));
         let reports = Arc::clone(&self.transacting.reports);
         let report = move |what| {
             reports.lock().unwrap_or_else(PoisonError::into_inner).push_back((number, what));

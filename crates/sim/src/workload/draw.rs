@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     /// Procedures send these; the workload of blobs has them.
-    const OF_PROCEDURES: [FrameKind; 2] = [FrameKind::Confirm, FrameKind::ReadChunk];
+    const OF_PROCEDURES: [FrameKind; 3] = [FrameKind::Confirm, FrameKind::ReadChunk, FrameKind::UpdateLock];
 
     #[test]
     fn operations_of_the_table_are_drawn() {

@@ -29,8 +29,8 @@ pub use zerohop_record::{
     CompareSwap, Condition, Confirm, CountBits, Expire, Expiry, Extend, GetBit, Increment, Insert, Inspect,
     Lookup, LookupRange, Number, NumberType, OperationAnswer, Operator, Outcome, Query, Range,
     RangeComparison, ReadChanges, ReadChunk, RecordRead, RecordType, RecordWrite, Remove, ReturnedNumber,
-    SCANNED_HEAD_BYTES, Scan, ScanRange, ScannedKey, SetBit, Shape, Take, Transform, Trim, Wait, WaitUntil,
-    WriteChange,
+    SCANNED_HEAD_BYTES, Scan, ScanRange, ScannedKey, SetBit, Shape, Take, Transform, Trim, UpdateLock, Wait,
+    WaitUntil, WriteChange,
 };
 
 use crate::elements::Elements;
@@ -214,7 +214,8 @@ impl<'a> Message<'a> {
             | FrameKind::CountBits
             | FrameKind::Wait
             | FrameKind::Confirm
-            | FrameKind::ReadChunk => {
+            | FrameKind::ReadChunk
+            | FrameKind::UpdateLock => {
                 let (mut fields, rest) = FieldReader::<8>::split(body)?;
                 Self::Read { seen: Timestamp(fields.u64()), read: RecordRead::decode_body(kind, rest)? }
             }

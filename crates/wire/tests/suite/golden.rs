@@ -140,6 +140,8 @@ fn reads(check: Check<'_>) {
         "until the version is another",
         Query::Wait(Wait { until: WaitUntil::Changed(VERSION) }),
     );
+    read("update_lock", "take lock 7", Query::UpdateLock(UpdateLock::Take(7)));
+    read("update_lock_release", "release lock 7", Query::UpdateLock(UpdateLock::Release(7)));
     read("confirm", "whether the version is the same", Query::Confirm(Confirm { version: VERSION }));
     let scan = Scan {
         seen: SEEN,

@@ -11,6 +11,7 @@ mod retries;
 mod snapshots;
 mod survival;
 mod units;
+mod update_locks;
 mod waiting;
 
 use zerohop_wire::ids::{Sequence, SessionId, Timestamp};

@@ -166,7 +166,7 @@ impl ModelHistory {
         let version = record.map(|record| record.version).unwrap_or_default();
         let answer = match (&read.query, record) {
             (Query::ReadChunk(_), _) => unreachable!("chunks have a model of their own"),
-            (Query::Lookup, _) => self.now.lookup(key, Range::ALL),
+            (Query::Lookup | Query::UpdateLock(_), _) => self.now.lookup(key, Range::ALL),
             (Query::LookupRange(LookupRange { range }), _) => self.now.lookup(key, *range),
             (Query::Wait(Wait { until }), _) if !self.now.is_satisfied(key, until) => return None,
             (Query::Wait(_), _) => self.now.lookup(key, Range::ALL),

@@ -131,7 +131,7 @@ fn run<D: Disk>(
         }
         match operation {
             RecordOperation::Read(read) => {
-                if matches!(read.query, Query::Wait(_)) {
+                if matches!(read.query, Query::Wait(_) | Query::UpdateLock(_)) {
                     return Err(refuse(Reason::Malformed));
                 }
                 out.clear();

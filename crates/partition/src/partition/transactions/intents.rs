@@ -5,7 +5,7 @@
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_transaction::{Admission, Ticket};
-use zerohop_wire::messages::{Query, RecordOperation};
+use zerohop_wire::messages::{Query, RecordOperation, UpdateLock};
 use zerohop_wire::{DecodeResult, Decoder, Encoder, Envelope, Failure, Features, Message};
 
 use crate::event::{PartitionEffects, RecordRequest, Token};
@@ -42,7 +42,8 @@ impl BlockedRequest {
 
 /// The records of a request, and whether it may change any; `None`: it never waits for intents.
 fn keys_of<'m>(message: &Message<'m>) -> Option<(Vec<&'m [u8]>, bool)> {
-    let waits = |query: &Query<'_>| !matches!(query, Query::Confirm(_));
+    let waits =
+        |query: &Query<'_>| !matches!(query, Query::Confirm(_) | Query::UpdateLock(UpdateLock::Release(_)));
     match message {
         Message::Read { read, .. } => waits(&read.query).then(|| (vec![read.key], false)),
         Message::Write { write, .. } => Some((vec![write.key], true)),

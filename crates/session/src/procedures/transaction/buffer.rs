@@ -13,6 +13,7 @@ use zerohop_wire::{AbortReason, Failure};
 use super::blob_buffer::BlobBuffer;
 use super::overlay;
 use super::staged_pieces::{KeyLocation, StagedPieces};
+use super::update_locks::UpdateLocks;
 use crate::procedures::cluster_handle::{ClusterHandle, micros};
 use crate::procedures::limits::{
     COMMIT_BYTES_MAX, STAGED_BYTES_MIN, STAYS_FOR, TRANSACTION_BYTES_MAX, TRANSACTION_ITEMS_MAX,
@@ -39,6 +40,7 @@ pub(super) struct Buffer {
     /// The partitions with staged data: a hash that routes to each, and the time of the last staged piece or renewal.
     staged_at: BTreeMap<(KeyspaceId, PartitionId), (u64, Time)>,
     pieces: StagedPieces,
+    pub(super) update_locks: UpdateLocks,
 }
 
 /// The state that the transaction keeps for one record.

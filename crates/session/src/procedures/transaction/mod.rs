@@ -13,6 +13,7 @@ mod retry;
 mod stage;
 mod staged_pieces;
 mod stale_reads;
+mod update_locks;
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,7 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::{Reply, STAGED_ITEM_US, SessionError as Reason, SessionRequest};
 use bytes::Bytes;
 use zerohop_wire::ids::Timestamp;
-use zerohop_wire::messages::RecordOperation as WireOperation;
+use zerohop_wire::messages::{RecordOperation as WireOperation, UpdateLock};
 use zerohop_wire::{AbortReason, Failure};
 
 use crate::procedures::cluster_handle::ClusterHandle;
@@ -29,7 +30,7 @@ use crate::procedures::keyspace::Keyspace;
 use crate::procedures::operation::{Operation, ReplyReader};
 
 pub(crate) use batch::{RecordReads, check_item_count};
-use buffer::{Buffer, BufferLookup};
+use buffer::{Buffer, BufferLookup, record_name};
 pub use retry::Attempts;
 
 /// A transaction that has not been committed: a handle, whose clones share it. When the last clone is dropped, the transaction aborts.
@@ -192,6 +193,40 @@ impl Transaction {
         self.read(keyspace.lookup_bytes(key.as_ref())).await
     }
 
+    /// Same as [`Transaction::read`], for a record that the transaction is going to update: waits for the transactions that have read it so before,
+    /// until they have ended, or for a second at most. Such transactions update a record one after another and do not conflict over it. The
+    /// order is advisory: other transactions are not kept from updating the record, and the commit checks what was read. A record that the
+    /// transaction has read or written before is not waited for.
+    ///
+    /// # Errors
+    /// Same as [`Transaction::read`]. The token needs the permission to write.
+    pub async fn read_for_update<R>(&self, operation: Operation<'_, R>) -> Result<R, Error> {
+        let (keyspace, key) = (operation.keyspace(), operation.key());
+        let about = |reason| Error::about(key, reason);
+        let lookup = keyspace.lookup(key).item(None);
+        let item = lookup.map_err(|invalid| about(Reason::InvalidTransaction(invalid)))?;
+        if matches!(self.with(|buffer| buffer.find(&item))?, BufferLookup::Unknown) {
+            let number = self.client.random();
+            // Before the request: a transaction that is dropped while it waits releases the lock as well.
+            self.with(|buffer| buffer.update_locks.add(&self.client, record_name(&item), number))?;
+            let answer = self.fetch(&keyspace.update_lock(key, UpdateLock::Take(number))).await?;
+            self.with(|buffer| buffer.record_read(&item, &answer))?.map_err(about)?;
+        }
+        self.read(operation).await
+    }
+
+    /// `read_for_update(keyspace.lookup_bytes(key))`.
+    ///
+    /// # Errors
+    /// Same as [`Transaction::read_for_update`].
+    pub async fn get_for_update(
+        &self,
+        keyspace: &Keyspace,
+        key: &(impl AsRef<[u8]> + ?Sized),
+    ) -> Result<Option<Bytes>, Error> {
+        self.read_for_update(keyspace.lookup_bytes(key.as_ref())).await
+    }
+
     /// `write(keyspace.insert(key, value))`.
     ///
     /// # Errors
@@ -242,10 +277,12 @@ impl Transaction {
         let mut buffer = self.lock().take().ok_or(Error::Ended)?;
         self.stage_too_many(&mut buffer).await?;
         let pieces = buffer.take_pieces();
+        let mut update_locks = std::mem::take(&mut buffer.update_locks);
         let commit = buffer.into_commit();
         if let Some(version) = commit.is_empty {
             return Ok(CommittedTransaction { version, answers: Vec::new() });
         }
+        let changed = commit.items.iter().skip(commit.checks).map(record_name).collect();
         let keys: Vec<Box<[u8]>> = commit.items.iter().map(|item| item.key().into()).collect();
         let checks = commit.checks;
         let about = |reason: Reason| match reason {
@@ -277,6 +314,7 @@ impl Transaction {
         };
         match result? {
             Reply::Transacted { version, answers } => {
+                update_locks.changed(&changed);
                 let answers = keys.into_iter().zip(answers).skip(commit.checks).collect();
                 Ok(CommittedTransaction { version, answers })
             }

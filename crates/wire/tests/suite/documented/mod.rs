@@ -256,7 +256,7 @@ fn reads(document: &mut Document<'_>) {
     assert_eq!(seen, SEEN.0.to_le_bytes());
     let fields = [
         n4("key length", 3),
-        field("detail: the condition of `wait`, else 0", [1]),
+        field("detail: the condition of `wait`, the kind of `update_lock`, else 0", [1]),
         zero(3),
         // The version.
         field("fields of the kind", [0; 8]),

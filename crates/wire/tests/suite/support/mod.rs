@@ -334,7 +334,7 @@ fn range(n: &[u64; 5]) -> Range {
 
 fn read<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> RecordRead<'a> {
     let n = &seed.n;
-    let query = match sub % 12 {
+    let query = match sub % 14 {
         10 => Query::ReadChunk(ReadChunk {
             offset: (n[1] % (8 << 20)) as u32,
             length: (n[2] % (8 << 20)) as u32,
@@ -349,6 +349,8 @@ fn read<'a>(seed: &'a Seed, sub: u8, value: &'a [u8]) -> RecordRead<'a> {
         7 => Query::Wait(Wait { until: WaitUntil::Absent }),
         8 => Query::Wait(Wait { until: WaitUntil::Present }),
         9 => Query::Confirm(Confirm { version: Timestamp(n[1]) }),
+        11 => Query::UpdateLock(UpdateLock::Take(n[1])),
+        12 => Query::UpdateLock(UpdateLock::Release(n[1])),
         _ => Query::Wait(Wait { until: WaitUntil::Changed(Timestamp(n[1])) }),
     };
     RecordRead { key: &seed.key, query }
