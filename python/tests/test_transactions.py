@@ -116,6 +116,32 @@ def test_functions_are_called_until_they_are_committed(client: Client, keyspace:
     assert client.transact(lambda t: t.abort()) is None
 
 
+def test_updates_of_one_record_follow_each_other(client: Client, keyspace: Keyspace) -> None:
+    def take(t: Transaction) -> int:
+        number = int(t[keyspace].get_for_update("next", "0"))
+        t[keyspace]["next"] = str(number + 1)
+        return number
+
+    numbers: list[int] = []
+
+    def work() -> None:
+        numbers.extend(client.transact(take) for _ in range(50))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(numbers) == list(range(200)) and keyspace["next"] == b"200"
+    # A transaction that ends without a change lets the next one read at once.
+    with client.transaction() as t:
+        assert t[keyspace].get_for_update("next") == b"200" == t[keyspace].get_for_update("next")
+        assert t[keyspace].get_for_update("none", b"absent") == b"absent"
+    with pytest.raises(zerohop.ConflictError), client.transaction() as t:
+        t[keyspace]["next"] = t[keyspace].get_for_update("next") + b"0"
+        keyspace["next"] = "other"
+
+
 def test_several_records_are_read_as_of_one_moment(client: Client, keyspace: Keyspace) -> None:
     with client.transaction() as t:
         t[keyspace]["a"], t[keyspace]["b"] = "0", "0"
@@ -237,7 +263,7 @@ def test_the_same_for_event_loops(keyspace: Keyspace) -> None:
             assert await aside.get("z") is None
 
             async def add(t: zerohop.aio.Transaction) -> None:
-                t[aside]["n"] = str(int(await t[aside].get("n")) + 1)
+                t[aside]["n"] = str(int(await t[aside].get_for_update("n")) + 1)
 
             await asyncio.gather(*(client.transact(add, timeout=60) for _ in range(10)))
             found = await client.read_many([(aside, "n"), (aside, "m")])

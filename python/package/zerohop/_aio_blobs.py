@@ -464,6 +464,12 @@ class TransactionKeyspace(KeyspaceWrites):
         found = await self._native.get(self._keyspace, key)
         return default if found is None else found
 
+    async def get_for_update(self, key: Key, default: Any = None) -> Any:
+        """As `get`, of a record that the transaction is going to update: see `zerohop.Transaction`."""
+        self._transaction._touched = True
+        found = await self._native.get_for_update(self._keyspace, key)
+        return default if found is None else found
+
     async def lookup(self, key: Key) -> Optional[Record]:
         """The record with its version; `None` if absent."""
         self._transaction._touched = True

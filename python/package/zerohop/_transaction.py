@@ -331,6 +331,14 @@ class TransactionKeyspace(KeyspaceWrites):
         found = self._native.get(self._keyspace, key)
         return default if found is None else found
 
+    def get_for_update(self, key: Key, default: Any = None) -> Any:
+        """As `get`, of a record that the transaction is going to update: waits for the transactions that have read it so before,
+        a second at most. Such transactions update a record one after another, and do not conflict over it. Other transactions are
+        not kept from updating it, and the commit checks what was read. Needs the permission to write."""
+        self._transaction._touched = True
+        found = self._native.get_for_update(self._keyspace, key)
+        return default if found is None else found
+
     def lookup(self, key: Key) -> Optional[Record]:
         """The record with its version; `None` if absent. Of a long list it returns the first
         page."""
