@@ -35,12 +35,7 @@ impl NativeTransaction {
         })
     }
 
-    fn get_for_update(
-        &self,
-        py: Python<'_>,
-        keyspace: &NativeKeyspace,
-        key: Blob,
-    ) -> TransactionCallResult {
+    fn get_for_update(&self, py: Python<'_>, keyspace: &NativeKeyspace, key: Blob) -> TransactionCallResult {
         let (keyspace, transaction) = (Arc::clone(keyspace.inner()), self.transaction.clone());
         outcome::run(&self.core, py, async move {
             let found = transaction.get_for_update(&keyspace, &key).await;

@@ -1,6 +1,7 @@
 //! The history of a partition: its latest changes, for readers that watch the keyspace, and the requests that wait for the next one.
 //!
-//! Each member keeps it, as it applies the same entries in the same order. It is in memory, so it begins again with the process.
+//! Each member keeps it, as it applies the same entries in the same order. It is in memory, so it begins again with the process. A member that
+//! installs a snapshot gets it with the snapshot.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use zerohop_wire::limits::PAGE_BYTES_MAX;
 use zerohop_wire::messages::{
     AFTER_NOW, CHANGE_HEAD_BYTES, ChangeCause, CommittedChange, ReadChanges, RecordType,
 };
-use zerohop_wire::{Failure, pack};
+use zerohop_wire::{Elements, Failure, pack};
 
 use crate::event::Token;
 use crate::limits::{BUSY_RETRY_MS, WATCH_BYTES_MAX, WATCHES_MAX};
@@ -19,6 +20,9 @@ use crate::planted::{Bug, is_planted};
 
 /// Memory of one change beside its key and value.
 const CHANGE_BYTES: usize = 120;
+
+/// The fields before the changes of an encoded history.
+const HEAD_BYTES: usize = 24;
 
 /// A change that a history keeps.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +100,68 @@ impl History {
         }
     }
 
+    /// The bytes of its newest changes, as many as take this much memory: complete after (8), newest timestamp of the changes before (8), number
+    /// of changes (4), zero (4); then the changes, as in answers.
+    pub(crate) fn encode(&self, bytes_max: usize) -> Vec<u8> {
+        let mut bytes = 0;
+        let is_within = |change: &&RecordedChange| {
+            bytes += change.bytes();
+            bytes <= bytes_max
+        };
+        let first = self.changes.len() - self.changes.iter().rev().take_while(is_within).count();
+        let (complete_after, newest) = match first.checked_sub(1) {
+            Some(last_left_out) => (self.changes[last_left_out].index, self.changes[last_left_out].newest),
+            None => (self.complete_after, self.newest_dropped),
+        };
+        let mut out = Vec::with_capacity(HEAD_BYTES + bytes);
+        out.extend_from_slice(&complete_after.to_le_bytes());
+        out.extend_from_slice(&newest.0.to_le_bytes());
+        out.extend_from_slice(&[0; 8]);
+        let mut count = 0_u32;
+        for change in self.changes.iter().skip(first) {
+            let RecordedChange { index, at, before, record, cause, .. } = *change;
+            let (key, value) = (&*change.key, change.value.as_deref());
+            match pack(&CommittedChange { key, at, before, index, record, cause, value }, &mut out) {
+                Ok(()) => count += 1,
+                // It was in a request, so it fits. If not, nothing is sent that would not be complete.
+                Err(_) => return Vec::new(),
+            }
+        }
+        out[HEAD_BYTES - 8..HEAD_BYTES - 4].copy_from_slice(&count.to_le_bytes());
+        out
+    }
+
+    /// The history of such bytes, with the limits of none; `None`: they are damaged.
+    pub(crate) fn decode(encoded: &[u8]) -> Option<History> {
+        let (head, packed) = encoded.split_at_checked(HEAD_BYTES)?;
+        let (complete_after, head) = head.split_first_chunk()?;
+        let (newest_dropped, head) = head.split_first_chunk()?;
+        let (count, zero) = head.split_first_chunk()?;
+        let complete_after = u64::from_le_bytes(*complete_after);
+        let mut history = History::new(ChangeHistory::NONE, complete_after);
+        history.newest_dropped = Timestamp(u64::from_le_bytes(*newest_dropped));
+        let mut last = complete_after;
+        for change in Elements::<CommittedChange<'_>>::packed(u32::from_le_bytes(*count), packed).ok()?.iter()
+        {
+            let CommittedChange { key, at, before, index, record, cause, value } = change;
+            if index <= last {
+                return None;
+            }
+            last = index;
+            history.append(RecordedChange {
+                index,
+                at,
+                newest: at,
+                before,
+                record,
+                cause,
+                key: key.into(),
+                value: value.map(Into::into),
+            });
+        }
+        (zero == [0; 4]).then_some(history)
+    }
+
     pub(crate) fn limits(&self) -> ChangeHistory {
         self.limits
     }
@@ -109,14 +175,18 @@ impl History {
     ///
     /// # Panics
     /// If it is not behind the last one: readers would miss it.
-    pub(crate) fn push(&mut self, mut change: RecordedChange) {
+    pub(crate) fn push(&mut self, change: RecordedChange) {
         let last = self.changes.back().map_or(self.complete_after, |last| last.index);
         assert!(change.index > last, "changes are added in the order of the log");
+        let now_ms = change.at.millis();
+        self.append(change);
+        self.drop_old(now_ms);
+    }
+
+    fn append(&mut self, mut change: RecordedChange) {
         change.newest = self.newest().max(change.at);
         self.bytes += change.bytes();
-        let now_ms = change.at.millis();
         self.changes.push_back(change);
-        self.drop_old(now_ms);
     }
 
     /// Drops the changes that are too old, or too many.
@@ -308,7 +378,6 @@ impl WaitingReaders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zerohop_wire::Elements;
 
     const LIMITS: ChangeHistory = ChangeHistory { ms: 1_000, bytes: 1_000 };
     /// The timestamp of a reader that knows the same log as the partition.
@@ -389,6 +458,39 @@ mod tests {
             ((0, 0), Failure::HistoryGone { oldest: 49 })
         );
         assert_eq!(history.page(&ALL, 49, |_| true), Ok(ChangePage::default()));
+    }
+
+    #[test]
+    fn encoded_history_has_the_newest_changes() {
+        let mut history = History::new(ChangeHistory { bytes: 10_000, ..LIMITS }, 5);
+        assert_eq!(History::decode(&history.encode(1_000)).map(|it| it.complete_after), Some(5));
+        for index in 6..50 {
+            history.push(change(index, "key"));
+        }
+        let removed =
+            RecordedChange { record: None, value: None, cause: ChangeCause::Expiry, ..change(50, "") };
+        history.push(removed);
+        let found = History::decode(&history.encode(10_000)).unwrap();
+        assert_eq!((&found.changes, found.bytes), (&history.changes, history.bytes));
+        assert_eq!((found.complete_after, found.newest_dropped), (5, Timestamp::ZERO));
+        let newest = History::decode(&history.encode(1_000)).unwrap();
+        let first = newest.changes.front().unwrap().index;
+        assert!(first > 40 && newest.bytes <= 1_000 && newest.changes.len() > 3, "{newest:?}");
+        assert_eq!((newest.complete_after, newest.newest_dropped.millis()), (first - 1, 10_000 + first - 1));
+        assert_eq!(newest.newest(), history.newest());
+    }
+
+    #[test]
+    fn damaged_bytes_are_no_history() {
+        let mut history = History::new(LIMITS, 5);
+        (6..9).for_each(|index| history.push(change(index, "key")));
+        let encoded = history.encode(1_000);
+        assert!((0..encoded.len()).all(|length| History::decode(&encoded[..length]).is_none()));
+        for (at, what) in [(16, "a count"), (20, "a reserved byte"), (0, "a start behind the first change")] {
+            let mut damaged = encoded.clone();
+            damaged[at] = 9;
+            assert!(History::decode(&damaged).is_none(), "{what}");
+        }
     }
 
     #[test]

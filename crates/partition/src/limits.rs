@@ -35,6 +35,9 @@ pub const DEADLINE_BYTES_MAX: usize = 32 << 20;
 /// Records that expire in one tick. Requests are served in between.
 pub const EXPIRED_PER_TICK_MAX: usize = 256;
 
+/// Memory of the changes that a member sends with a snapshot: the newest. It keeps them encoded while it sends.
+pub const HISTORY_SENT_BYTES_MAX: usize = 64 << 20;
+
 /// Requests that wait for changes in one partition. Each change is compared with all of them.
 pub const WATCHES_MAX: usize = 1024;
 

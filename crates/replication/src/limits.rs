@@ -199,6 +199,9 @@ pub const COPY_STEP_BYTES_MIN: u64 = STATE_PART_BYTES as u64;
 /// How long parts may be unacknowledged before they are sent again. The receiver may be waiting for its disk.
 pub const RESEND_STATE_US: u64 = 120_000;
 
+/// Bytes of an encoded history that a member accepts: more than is sent, since changes take less when encoded.
+pub const HISTORY_BYTES_MAX: usize = zerohop_partition::limits::HISTORY_SENT_BYTES_MAX;
+
 /// Bytes of a partition's state beside its records: the most that a checkpoint may contain.
 pub const STATE_BYTES_MAX: usize = zerohop_engine::limits::CHECKPOINT_EXTRA_BYTES_MAX;
 

@@ -1,11 +1,11 @@
-//! Snapshot install: first the primary's log segments, then the state beside its records. Parts are accepted in order. The
+//! Snapshot install: first the primary's log segments, then the changes that it keeps for readers, and the state beside its records. Parts are accepted in order. The
 //! installed state counts once all of it is durable.
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{EngineError, EngineResult};
 use zerohop_wire::messages::{EntryName, FollowerReport, PeerBody, StatePart};
 
-use super::limits::{INSTALL_TIME_OUT_US, STATE_BYTES_MAX, STEP_PAUSE_US_MIN};
+use super::limits::{HISTORY_BYTES_MAX, INSTALL_TIME_OUT_US, STATE_BYTES_MAX, STEP_PAUSE_US_MIN};
 use super::{Context, Replica, ReplicaEffects, Role};
 
 /// A snapshot install in progress.
@@ -17,6 +17,7 @@ pub(super) struct SnapshotInstall {
     parts: u32,
     /// The cursor of the last of them.
     cursor: Vec<u8>,
+    history: Vec<u8>,
     state: Vec<u8>,
     is_installed: bool,
     /// When the last part was accepted.
@@ -116,12 +117,13 @@ impl Replica {
         self.sending.compaction_on_hold = false;
         self.partition.begin_install(context.engine)?;
         let grew_us = context.now_us;
-        let state = Vec::new();
+        let (history, state) = (Vec::new(), Vec::new());
         self.follow.snapshot_install = Some(SnapshotInstall {
             as_of,
             attempt,
             parts: 0,
             cursor: Vec::new(),
+            history,
             state,
             is_installed: false,
             part_accepted_us: grew_us,
@@ -138,6 +140,13 @@ impl Replica {
         let Some(install) = &mut self.follow.snapshot_install else { return Ok(()) };
         match *holds {
             StatePart::Log { begins, bytes } => self.partition.install_run(context.engine, begins, bytes),
+            StatePart::History { bytes } => {
+                // No sender keeps more. The changes are for readers only, so the snapshot is complete without them.
+                if install.history.len() + bytes.len() <= HISTORY_BYTES_MAX {
+                    install.history.extend_from_slice(bytes);
+                }
+                Ok(())
+            }
             StatePart::State { is_last, bytes } => {
                 if install.state.len() + bytes.len() > STATE_BYTES_MAX {
                     return Err(EngineError::Limit { what: "bytes of a partition's state (64 MiB)" });
@@ -160,8 +169,9 @@ impl Replica {
                         let reason = "a state that cannot be read".into();
                         return Err(EngineError::Stopped { reason });
                     }
+                    self.partition.install_history(&install.history);
                     install.is_installed = true;
-                    install.state = Vec::new();
+                    (install.history, install.state) = (Vec::new(), Vec::new());
                     self.counts.snapshots_installed += 1;
                 }
                 self.partition.checkpoint(context.engine)

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use zerohop_engine::RunPlace;
-use zerohop_wire::messages::{EntryName, Member};
+use zerohop_wire::messages::{EntryName, Member, StatePart};
 
 use super::limits::{RESEND_STATE_US, STATE_WINDOW_BYTES, STATE_WINDOW_GROWTH_PARTS, STATE_WINDOW_PARTS};
 
@@ -20,7 +20,7 @@ pub(super) struct SnapshotSend {
     pub(super) under_way: VecDeque<UnacknowledgedPart>,
     pub(super) under_way_bytes: usize,
     pub(super) window: SendWindow,
-    pub(super) state: Vec<u8>,
+    pub(super) sections: StateSections,
     /// When parts were last sent again because an acknowledgement was missing.
     pub(super) rewound_us: u64,
     /// When the last part was acknowledged.
@@ -30,11 +30,41 @@ pub(super) struct SnapshotSend {
     pub(super) buffer: Vec<u8>,
 }
 
+/// What is sent behind the log.
+#[derive(Debug)]
+pub(super) struct StateSections {
+    /// The changes that are kept for readers that watch the keyspace, encoded.
+    pub(super) history: Vec<u8>,
+    /// The state beside the records, encoded.
+    pub(super) state: Vec<u8>,
+}
+
+impl StateSections {
+    /// The bytes of both.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.history.len() + self.state.len()) as u64
+    }
+
+    /// The next part behind the log, of at most so many bytes. Advances the position behind it.
+    pub(super) fn next_part(&self, at: &mut SendPosition, bytes_max: usize) -> StatePart<'_> {
+        if at.history < self.history.len() {
+            let from = at.history;
+            at.history = self.history.len().min(from + bytes_max);
+            return StatePart::History { bytes: &self.history[from..at.history] };
+        }
+        let from = at.state;
+        at.state = self.state.len().min(from + bytes_max);
+        at.is_all_sent = at.state == self.state.len();
+        StatePart::State { is_last: at.is_all_sent, bytes: &self.state[from..at.state] }
+    }
+}
+
 /// Where the next part starts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SendPosition {
     pub(super) log: RunPlace,
     pub(super) is_log_sent: bool,
+    pub(super) history: usize,
     pub(super) state: usize,
     pub(super) is_all_sent: bool,
 }

@@ -1,5 +1,5 @@
 //! Sends a snapshot to a member that the log cannot bring up to date, or that has no data. The segments of this log come first,
-//! then the state beside the records.
+//! then the changes for readers that watch the keyspace, and the state beside the records.
 //!
 //! ```text
 //!   acked            next
@@ -18,7 +18,9 @@ use zerohop_wire::messages::{EntryName, Member, PeerBody, StatePart};
 use super::follower_progress::Stream;
 use super::limits::{BULK_SEGMENTS, RESEND_STATE_US, SENDING_US, STATE_PART_BYTES, STATE_STEP_BYTES};
 use super::primary::{UnsendableEntry, name_at};
-use super::snapshot_progress::{CopyProgress, SendPosition, SendWindow, SnapshotSend, UnacknowledgedPart};
+use super::snapshot_progress::{
+    CopyProgress, SendPosition, SendWindow, SnapshotSend, StateSections, UnacknowledgedPart,
+};
 use super::{Context, Replica, ReplicaEffects};
 use zerohop_partition::planted::{Bug, is_planted};
 
@@ -27,7 +29,8 @@ impl Replica {
         let applied = self.partition.applied();
         let handle = self.partition.handle();
         let Ok(Some(as_of)) = name_at(context.engine, handle, applied) else { return };
-        let state = self.partition.state().encode();
+        let history = self.partition.encoded_history();
+        let sections = StateSections { history, state: self.partition.state().encode() };
         let log_bytes = context.engine.run_bytes(handle, applied).unwrap_or(0);
         self.sending.attempts = context.now_us.max(self.sending.attempts + 1);
         stream.is_found = false;
@@ -40,8 +43,8 @@ impl Replica {
             under_way: VecDeque::new(),
             under_way_bytes: 0,
             window: SendWindow::default(),
-            total_bytes: log_bytes + state.len() as u64,
-            state,
+            total_bytes: log_bytes + sections.bytes(),
+            sections,
             rewound_us: context.now_us,
             part_acknowledged_us: context.now_us,
             sent_bytes: 0,
@@ -92,7 +95,9 @@ impl Replica {
                 }
             };
             let bytes = match holds {
-                StatePart::Log { bytes, .. } | StatePart::State { bytes, .. } => bytes.len().max(1),
+                StatePart::Log { bytes, .. }
+                | StatePart::History { bytes }
+                | StatePart::State { bytes, .. } => bytes.len().max(1),
             };
             effects.send(
                 stream.member,
@@ -115,7 +120,7 @@ impl Replica {
         engine: &mut Engine<D>,
         sending: &'s mut SnapshotSend,
     ) -> EngineResult<Result<StatePart<'s>, PartError>> {
-        let SnapshotSend { as_of, at, state, buffer, .. } = sending;
+        let SnapshotSend { as_of, at, sections, buffer, .. } = sending;
         if !at.is_log_sent {
             let upto = (as_of.index.0, STATE_PART_BYTES);
             return Ok(match engine.read_run(self.partition.handle(), &mut at.log, upto, buffer)? {
@@ -128,10 +133,7 @@ impl Replica {
                 }
             });
         }
-        let from = at.state;
-        at.state = state.len().min(from + STATE_PART_BYTES);
-        at.is_all_sent = at.state == state.len();
-        Ok(Ok(StatePart::State { is_last: at.is_all_sent, bytes: &state[from..at.state] }))
+        Ok(Ok(sections.next_part(at, STATE_PART_BYTES)))
     }
 
     pub(super) fn handle_snapshot_ack<D: Disk>(

@@ -16,6 +16,7 @@ use zerohop_wire::{BadRequestReason, Elements, Failure, Message};
 use super::Partition;
 use crate::event::{PartitionEffects, Token};
 use crate::history::{ChangePage, History, RecordedChange, WaitingReaders};
+use crate::limits::HISTORY_SENT_BYTES_MAX;
 use crate::operations::RecordInput;
 use crate::planted::{Bug, is_planted};
 use crate::view::RecordView;
@@ -59,15 +60,21 @@ impl ChangeFeed {
         self.history = None;
     }
 
+    /// The bytes of the newest changes; empty: none are kept.
+    pub(super) fn encoded(&self) -> Vec<u8> {
+        self.history.as_deref().map_or_else(Vec::new, |history| history.encode(HISTORY_SENT_BYTES_MAX))
+    }
+
     pub(super) fn inherited(&self) -> Option<InheritedHistory> {
         self.history.as_deref().cloned().map(InheritedHistory)
     }
 
-    /// Continues the history of a parent, if it has no change behind this log index.
-    pub(super) fn adopt(&mut self, InheritedHistory(history): InheritedHistory, applied: u64) {
+    /// Continues the history of a parent or of another member, if it has no change behind this log index.
+    pub(super) fn adopt(&mut self, InheritedHistory(mut history): InheritedHistory, applied: u64) {
         if let Some(own) = &mut self.history
             && history.ends_by(applied)
         {
+            history.set_limits(own.limits());
             **own = history;
         }
     }
@@ -326,3 +333,11 @@ fn value_of<D: Disk>(view: RecordView<'_, D>, key: &[u8]) -> Option<Arc<[u8]>> {
 /// The history of a partition that was split, which each child continues.
 #[derive(Clone, Debug)]
 pub struct InheritedHistory(History);
+
+impl InheritedHistory {
+    /// The history of such bytes; `None`: they are none.
+    #[must_use]
+    pub fn decode(encoded: &[u8]) -> Option<InheritedHistory> {
+        History::decode(encoded).map(InheritedHistory)
+    }
+}

@@ -306,6 +306,20 @@ impl Partition {
         self.feed.adopt(history, self.state.applied);
     }
 
+    /// The bytes of its newest changes, for a member that installs a snapshot (`docs/protocols/watch.md`).
+    #[must_use]
+    pub fn encoded_history(&self) -> Vec<u8> {
+        self.feed.encoded()
+    }
+
+    /// Continues the encoded history of the member whose snapshot was installed. Without one, or if it is damaged, the history begins behind
+    /// the snapshot.
+    pub fn install_history(&mut self, encoded: &[u8]) {
+        if let Some(history) = InheritedHistory::decode(encoded) {
+            self.feed.adopt(history, self.state.applied);
+        }
+    }
+
     /// Drops all data and starts with an empty log.
     pub fn wipe<D: Disk>(
         &mut self,

@@ -1,6 +1,7 @@
 //! A snapshot install for a member that the log cannot bring up to date.
 
 use zerohop_engine::{EntryKind, EntryMeta};
+use zerohop_placement::ChangeHistory;
 
 use super::*;
 use crate::limits::COALESCE_US;
@@ -42,7 +43,13 @@ fn primary_and_newcomer() -> (TestNode, TestNode) {
 
 /// The same with this many records of 1,000 bytes.
 fn primary_with_records(records: u64) -> (TestNode, TestNode) {
+    primary_with_history(records, ChangeHistory::NONE)
+}
+
+/// The same in a keyspace with this history.
+fn primary_with_history(records: u64, history: ChangeHistory) -> (TestNode, TestNode) {
     let mut a = TestNode::new(1);
+    a.replica.begin_history(history);
     a.handle_event(ReplicaEvent::Group(view(1, 1, &[], &[2])));
     a.now_us += LEASE_WAIT_US;
     a.leases.synced(TIMESTAMP_BOUND);
@@ -54,6 +61,7 @@ fn primary_with_records(records: u64) -> (TestNode, TestNode) {
     a.handle_event(ReplicaEvent::Tick);
     a.out.sent.clear();
     let mut b = TestNode::new(2);
+    b.replica.begin_history(history);
     b.handle_event(ReplicaEvent::Group(view(1, 1, &[], &[2])));
     a.receive(2, 1, &PeerBody::ReplicateAck(FollowerReport::Differs { at: name(0, 0) }));
     a.handle_event(ReplicaEvent::Tick);
@@ -122,6 +130,22 @@ fn assert_same(a: &mut TestNode, b: &mut TestNode) {
         node.engine.partition_stats(handle).expect("is open").log.segments
     };
     assert_eq!(segments(a), segments(b));
+}
+
+/// Readers that watch the keyspace continue at a moved copy.
+#[test]
+fn changes_for_readers_are_installed_with_the_snapshot() {
+    let (mut a, mut b) = primary_with_history(300, ChangeHistory::of_ms(3_600_000));
+    deliver_until_complete(&mut a, &mut b);
+    assert_same(&mut a, &mut b);
+    let history = a.replica.partition.encoded_history();
+    assert!(history.len() > 300 * 1000, "several parts");
+    assert!(history == b.replica.partition.encoded_history());
+    // It goes on with the next change.
+    a.write(300, b"later", b"value");
+    deliver_until_complete(&mut a, &mut b);
+    let longer = a.replica.partition.encoded_history();
+    assert!(longer.len() > history.len() && longer == b.replica.partition.encoded_history());
 }
 
 #[test]

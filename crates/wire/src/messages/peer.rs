@@ -90,6 +90,11 @@ pub enum StatePart<'a> {
         /// The bytes.
         bytes: &'a [u8],
     },
+    /// A part of the changes that the sender keeps for readers that watch the keyspace. All such parts precede those of the state.
+    History {
+        /// The bytes.
+        bytes: &'a [u8],
+    },
     /// A part of the partition's state; the last one is also the last part of all.
     State {
         /// Whether this is the last part.
@@ -356,6 +361,7 @@ impl<'a> PeerMessage<'a> {
                     StatePart::State { is_last: false, bytes } => (2, bytes),
                     StatePart::State { is_last: true, bytes } => (3, bytes),
                     StatePart::Log { begins: false, bytes } => (4, bytes),
+                    StatePart::History { bytes } => (5, bytes),
                 };
                 let length = cursor.len() as u32;
                 let fields: [u8; 24] =
@@ -425,6 +431,7 @@ impl<'a> PeerBody<'a> {
                 let holds = match what {
                     1 | 4 => StatePart::Log { begins: what == 1, bytes },
                     2 | 3 => StatePart::State { is_last: what == 3, bytes },
+                    5 => StatePart::History { bytes },
                     _ => return Err(BadRequestReason::Reserved.into()),
                 };
                 Self::StatePart { as_of, attempt, part, cursor, contents: holds }

@@ -394,6 +394,7 @@ fn peers(check: Check<'_>) {
     peer("state_part_begins", "part 0", part(0, StatePart::Log { begins: true, bytes: b"header, entries" }));
     peer("state_part_log", "part 1", part(1, StatePart::Log { begins: false, bytes: b"more entries" }));
     peer("state_part_state", "part 2", part(2, StatePart::State { is_last: false, bytes: b"some" }));
+    peer("state_part_history", "part 2", part(2, StatePart::History { bytes: b"changes" }));
     peer("state_part_last", "part 3, the last", part(3, StatePart::State { is_last: true, bytes: b"state" }));
     peer(
         "state_ack",

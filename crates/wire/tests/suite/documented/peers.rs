@@ -170,6 +170,7 @@ fn states_of_peers(document: &mut Document<'_>, as_of: EntryName) {
         (2, StatePart::State { is_last: false, bytes }),
         (3, StatePart::State { is_last: true, bytes }),
         (4, StatePart::Log { begins: false, bytes }),
+        (5, StatePart::History { bytes }),
     ];
     for (number, contents) in parts {
         let part =

@@ -210,7 +210,10 @@ fn peer<'a>(seed: &'a Seed, entries: &'a [LogEntry<'a>]) -> PeerMessage<'a> {
             PeerBody::StatePart { as_of: name, attempt: n[3], part, cursor: &seed.key, contents: holds }
         }
         5 | 6 => {
-            let holds = StatePart::State { is_last: seed.sub.is_multiple_of(2), bytes: &seed.value };
+            let holds = match seed.sub % 3 {
+                0 => StatePart::History { bytes: &seed.value },
+                of => StatePart::State { is_last: of == 1, bytes: &seed.value },
+            };
             PeerBody::StatePart { as_of: name, attempt: n[3], part, cursor: &seed.key, contents: holds }
         }
         7 => PeerBody::StateAck { as_of: name, attempt: n[3], parts: part, cursor: &seed.key },
