@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -129,9 +130,16 @@ impl Cluster {
     }
 
     fn command(&self, line: &str) -> Result<String, Failure> {
+        self.command_within(line, COMMAND)
+    }
+
+    /// The output of a `zerohop` command about this cluster. Its words have single spaces between them.
+    ///
+    /// # Errors It fails, or is not done in time.
+    pub fn command_within(&self, line: &str, limit: Duration) -> Result<String, Failure> {
         let mut command = Command::new(&self.program);
         command.args(line.split(' ')).args(["--endpoint", &listed(&self.addresses)]);
-        process::output(&mut command, COMMAND)
+        process::output(&mut command, limit)
     }
 }
 

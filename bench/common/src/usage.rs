@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use rustix::param::clock_ticks_per_second;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::failure::Failure;
@@ -41,10 +42,39 @@ impl Cpu {
         Ok(sum)
     }
 
+    /// That of a process and of its children: a server that has a process for each connection. Children that have ended and were waited for count
+    /// with the time that they ran, in hundredths of a second.
+    pub fn of_family(pid: u32) -> Result<Cpu, Failure> {
+        let mut sum = Cpu::of(pid)?;
+        let folder = PathBuf::from(format!("/proc/{pid}"));
+        let children = folder.join(format!("task/{pid}/children"));
+        let listed = std::fs::read_to_string(&children).map_err(Failure::io("reading", &children))?;
+        for child in listed.split_whitespace().filter_map(|child| child.parse().ok()) {
+            match Cpu::of(child) {
+                Ok(cpu) => (sum.ran, sum.waited) = (sum.ran + cpu.ran, sum.waited + cpu.waited),
+                // The child has ended meanwhile.
+                Err(_) if !Path::new("/proc").join(child.to_string()).exists() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let path = folder.join("stat");
+        let stat = std::fs::read_to_string(&path).map_err(Failure::io("reading", &path))?;
+        let ticks = ticks_of_ended_children(&stat);
+        let ticks = ticks.ok_or_else(|| Failure::Usage(format!("{} has another form", path.display())))?;
+        sum.ran += Duration::from_millis(ticks * 1000 / clock_ticks_per_second());
+        Ok(sum)
+    }
+
     /// The usage since an earlier reading.
     pub fn since(self, before: Cpu) -> Cpu {
         Cpu { ran: self.ran.saturating_sub(before.ran), waited: self.waited.saturating_sub(before.waited) }
     }
+}
+
+/// `cutime` and `cstime` of `/proc/PID/stat`, behind the program's name in brackets.
+fn ticks_of_ended_children(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(13);
+    Some(fields.next()?.parse::<u64>().ok()? + fields.next()?.parse::<u64>().ok()?)
 }
 
 /// CPU time of this process, with all its threads.
@@ -98,6 +128,8 @@ fn loaded(elf: &[u8]) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::process::{now, pause};
+    use rustix::process::{Pid, Signal};
+    use std::os::unix::process::CommandExt as _;
     use std::process::{Child, Command};
 
     #[test]
@@ -118,6 +150,32 @@ mod tests {
             busy_ran >= Duration::from_millis(100) && idle_ran < busy_ran / 2,
             "{busy_ran:?} {idle_ran:?}"
         );
+    }
+
+    #[test]
+    fn processor_time_of_family_counts_living_and_ended_children() {
+        let deadline = now() + Duration::from_secs(30);
+        let busy = "while :; do :; done";
+        let ended = format!("timeout 0.3 sh -c '{busy}'; exec sleep 60");
+        for script in [format!("({busy}) & exec sleep 60"), ended] {
+            let mut parent = Command::new("sh").args(["-c", &script]).process_group(0).spawn().unwrap();
+            let limit = Duration::from_millis(100);
+            let family = || Cpu::of_family(parent.id()).unwrap().ran;
+            while family() < limit && now() < deadline {
+                pause(Duration::from_millis(10));
+            }
+            let (family, alone) = (family(), Cpu::of(parent.id()).unwrap().ran);
+            rustix::process::kill_process_group(Pid::from_child(&parent), Signal::KILL).unwrap();
+            parent.wait().unwrap();
+            assert!(family >= limit && alone < family / 2, "{script}: {family:?} {alone:?}");
+        }
+    }
+
+    #[test]
+    fn ended_children_are_found_behind_any_program_name() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4 1 2 3 4 5 6 70 8 20 0";
+        assert_eq!(ticks_of_ended_children(stat), Some(78));
+        assert_eq!(ticks_of_ended_children("7 (a) S 1"), None);
     }
 
     #[test]
