@@ -25,3 +25,27 @@ pub(crate) const ERRORS: usize = 5;
 
 /// One has some 560,000 records beside those of the items; a node of the benchmarks has 1 GiB of memory for its data.
 pub(crate) const WAREHOUSES_MAX: u32 = 64;
+
+/// Parts of the measured time of which rates and response times are kept: points of a curve that a picture can show.
+pub(crate) const SLOTS: u64 = 180;
+
+/// Rows of one answer of a scan of PostgreSQL.
+pub(crate) const SCANNED_ROWS: usize = 10_000;
+
+/// Time limit of `initdb`, which writes some 40 MiB.
+pub(crate) const POSTGRESQL_INIT: Duration = Duration::from_secs(120);
+
+/// Connections of PostgreSQL beside those of the terminals: of the population, of the scan, and those of superusers.
+pub(crate) const POSTGRESQL_CONNECTIONS: u32 = 20;
+
+/// Terminals of PostgreSQL: each has a process of the server.
+pub(crate) const POSTGRESQL_TERMINALS_MAX: u32 = 1000;
+
+/// Time limit of a command that splits or moves a region.
+pub(crate) const MOVE: Duration = Duration::from_secs(120);
+
+/// Warehouses whose region of CUSTOMER is split: the splits must fit into a part of the run.
+pub(crate) const SPLIT_WAREHOUSES: u32 = 4;
+
+/// Most interleaved rounds.
+pub(crate) const ROUNDS_MAX: u64 = 50;

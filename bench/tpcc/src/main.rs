@@ -1,30 +1,39 @@
-//! TPC-C (revision 5.11) on zerohop: `cargo xtask bench tpcc`.
+//! TPC-C (revision 5.11) on zerohop beside PostgreSQL: `cargo xtask bench tpcc`.
 //!
 //! ```text
-//!   main ── zerohop: create, populate ──▶ population ─ rows ─ codec, keys
-//!     ├ terminals ── inputs ──▶ zerohop: one transaction of the client after the other
-//!     ├ zerohop: read_tables ──▶ tables ──▶ conditions
-//!     └ report
+//!   main ── for each mode, round and system: run ── servers of zerohop, or of PostgreSQL
+//!     │       ├ loader ── population ─ rows ──▶ zerohop: codec, keys; postgresql: INSERT
+//!     │       ├ terminals ── inputs ──▶ database: one transaction after the other; moving: regions meanwhile
+//!     │       └ full scan ──▶ tables ──▶ conditions
+//!     └ report, picture
 //! ```
 //!
-//! Tables, population, inputs, terminals and conditions follow the specification; only `zerohop` knows how the rows are stored. Not by its rules are:
-//! no think and keying times (clause 5.2.5), a short run without a checkpoint interval (clause 5.5), and deliveries that the terminal waits for
-//! (clause 2.7.2). The figures compare subjects on one machine, and are no result of TPC-C.
+//! Tables, population, inputs, terminals and conditions follow the specification and are the same for both; only `zerohop` and `postgresql` know how
+//! the rows are stored. Not by its rules are: no think and keying times (clause 5.2.5), a short run without a checkpoint interval (clause 5.5), and
+//! deliveries that the terminal waits for (clause 2.7.2). The figures compare systems on one machine, and are no result of TPC-C.
 
 mod codec;
 mod conditions;
+mod database;
 mod inputs;
 mod keys;
 mod limits;
+mod loader;
+mod modes;
+mod moving;
+mod picture;
 mod population;
+mod postgresql;
 mod random;
 mod report;
 mod rows;
+mod rules;
+mod run;
 mod tables;
 mod terminals;
 mod zerohop;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,19 +41,17 @@ use bench_common::Machine;
 use bench_common::driver::{data_folder, json, own_program, print, print_error};
 use bench_common::failure::Failure;
 use bench_common::process;
-use bench_common::servers::{Cluster, Place};
+use bench_common::report::{Summary, write};
+use bench_common::rounds::Outcome;
+use bench_common::servers::{self, Place};
 use clap::Parser;
-use tokio::runtime::Builder;
-use tokio::task::LocalSet;
 
-use conditions::AcknowledgedRows;
-use inputs::TransactionKind;
+use modes::{Mode, System};
 use population::Scale;
-use report::Report;
-use terminals::{Orders, TerminalCounts};
-use zerohop::{Database, TransactionError};
+use report::{Report, RunReport, Setting};
+use terminals::Orders;
 
-/// Runs the transactions of TPC-C on zerohop and checks its consistency conditions.
+/// Runs the transactions of TPC-C on zerohop and PostgreSQL in turn, and checks the consistency conditions after each run.
 #[derive(Parser)]
 #[command(name = "bench-tpcc", bin_name = "cargo xtask bench tpcc", version)]
 struct Arguments {
@@ -60,22 +67,28 @@ struct Arguments {
     /// Terminals of each warehouse.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     terminals: u32,
-    /// TerminalCounts time.
+    /// Measured time of each run.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// Nodes, each with a copy of all data: 1 or 3.
-    #[arg(long, default_value_t = 1, value_parser = parse_copies)]
-    copies: u16,
-    /// When a write counts as stored: memory, interval or sync.
-    #[arg(long, default_value = "interval", value_parser = ["memory", "interval", "sync"])]
-    durability: String,
-    /// The seed of population and inputs.
+    /// Interleaved rounds of all systems.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=limits::ROUNDS_MAX))]
+    rounds: u64,
+    /// The systems that run in turn. `zerohop-moving` has a node more, and splits and moves regions of CUSTOMER in the second third of the time.
+    #[arg(long, value_delimiter = ',', default_value = "zerohop,zerohop-moving,postgresql")]
+    systems: Vec<System>,
+    /// Copies of zerohop's keyspaces: 1 or 3 [default: 3 with interval, then 1 with sync].
+    #[arg(long, value_parser = parse_copies)]
+    copies: Option<u16>,
+    /// When a write of zerohop counts as stored: memory, interval or sync.
+    #[arg(long, value_parser = ["memory", "interval", "sync"])]
+    durability: Option<String>,
+    /// The seed of population and inputs in the first round; the next one is that of the second.
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// The cores of the servers [default: the first two].
     #[arg(long, value_delimiter = ',')]
     cores: Vec<usize>,
-    /// Also write everything measured to this file.
+    /// Also write everything measured to this file, and pictures beside it.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
@@ -114,78 +127,147 @@ fn bench(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if cfg!(debug_assertions) {
         print_error("bench-tpcc: a debug build: the figures say nothing; use cargo run --release");
     }
-    let machine = Machine::look().map_err(Failure::while_doing("looking at the machine"))?;
     let own_program = own_program()?;
-    let data = data_folder(&own_program)?;
-    std::fs::create_dir_all(&data).map_err(Failure::io("creating", &data))?;
-    let folder = tempfile::Builder::new().prefix("tpcc-").tempdir_in(&data);
-    let folder = folder.map_err(Failure::io("creating a folder in", &data))?;
     let cores = match arguments.cores.is_empty() {
         true => process::allowed_cores()?.into_iter().take(2).collect(),
         false => arguments.cores.clone(),
     };
-    let place = Place { own_program, cores, dir: folder.path().into() };
-    let mut cluster = Cluster::without_keyspaces(&place, arguments.copies)?;
-    zerohop::create(&mut cluster, arguments.warehouses, arguments.copies, &arguments.durability)?;
-    let orders = Orders {
-        scale: Scale {
-            warehouses: arguments.warehouses,
-            customers: arguments.customers_per_district,
-            items: arguments.items,
-        },
-        terminals: arguments.terminals,
-        seconds: arguments.seconds,
-        seed: arguments.seed,
-        time: milliseconds_since_1970(),
+    let mut report = Report {
+        machine: Machine::look().map_err(Failure::while_doing("looking at the machine"))?,
+        setting: arguments.setting(cores),
+        missing: Vec::new(),
+        scenarios: Vec::new(),
+        pictures: Vec::new(),
+        runs: Vec::new(),
     };
-    let runtime = Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(Failure::while_doing("starting the clients' runtime"))?;
-    let (measured, tables) = LocalSet::new().block_on(&runtime, run(&cluster, orders)).map_err(failure)?;
-    cluster.end()?;
-    let conditions = conditions::check(&tables, expected(orders.scale, &measured).as_ref());
-    let report =
-        Report::new(machine, (orders, arguments.copies, &arguments.durability), measured, conditions);
-    print(&report.text())?;
+    let systems = installed(&arguments.systems, &own_program, &mut report.missing);
+    for mode in modes::selected(arguments.copies, arguments.durability.as_deref()) {
+        measure(mode, &systems, &own_program, &mut report)?;
+    }
+    for missing in &report.missing {
+        print(&format!("missing: {missing}"))?;
+    }
+    print(&report.notes())?;
     if let Some(path) = &arguments.json {
+        report.write_pictures(path)?;
         process::write(path, &json(&report)?)?;
     }
-    Ok(if report.is_passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    let is_failed = report.scenarios.iter().any(|summary| !summary.failures.is_empty());
+    Ok(if is_failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-async fn run(
-    cluster: &Cluster,
-    orders: Orders,
-) -> Result<(TerminalCounts, tables::Tables), TransactionError> {
-    // A client for each warehouse: its terminals share the connections.
-    let mut databases = Vec::new();
-    for _ in 0..orders.scale.warehouses {
-        databases.push(Database::connect(&cluster.addresses).await?);
-    }
-    databases[0].populate(orders.scale, orders.seed, orders.time).await?;
-    print_error(&format!("{} s of transactions", orders.seconds));
-    let measured = terminals::run(&databases, orders).await;
-    print_error("reading all rows for the consistency conditions");
-    Ok((measured, databases[0].read_tables().await?))
+/// The requested systems whose programs are there; the others are added to `missing`.
+fn installed(requested: &[System], own_program: &Path, missing: &mut Vec<String>) -> Vec<System> {
+    let is_there = |system: &System| {
+        let program = match system {
+            System::Zerohop | System::ZerohopMoving => servers::zerohop(own_program),
+            System::Postgresql => postgresql::programs(),
+        };
+        program.map_err(|why| missing.push(format!("{}: {why}", system.label()))).is_ok()
+    };
+    System::ALL.into_iter().filter(|system| requested.contains(system)).filter(is_there).collect()
 }
 
-/// The rows that must exist; `None` if the outcome of a transaction is unknown.
-fn expected(scale: Scale, measured: &TerminalCounts) -> Option<AcknowledgedRows> {
-    if measured.kinds.iter().any(|counts| counts.unknown > 0) {
-        return None;
+/// Runs all rounds of a mode, prints its table, and adds it to the report.
+fn measure(mode: Mode, systems: &[System], own_program: &Path, report: &mut Report) -> Result<(), Failure> {
+    let data = data_folder(own_program)?;
+    std::fs::create_dir_all(&data).map_err(Failure::io("creating", &data))?;
+    let rounds = report.setting.rounds;
+    let (mut outcomes, mut problems) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        for system in systems {
+            let folder = tempfile::Builder::new().prefix("tpcc-").tempdir_in(&data);
+            let folder = folder.map_err(Failure::io("creating a folder in", &data))?;
+            let cores = report.setting.cores.clone();
+            let place = Place { own_program: own_program.into(), cores, dir: folder.path().into() };
+            let orders = report.setting.orders(round);
+            let measured = run::run(*system, mode, &place, orders);
+            let result = measured.map(|measured| {
+                let run = RunReport::new((mode, *system, round), orders, measured);
+                print_error(&run.progress());
+                problems.extend(run.problems());
+                let figures = run.figures.clone();
+                report.runs.push(run);
+                figures
+            });
+            if let Err(error) = &result {
+                print_error(&format!(
+                    "{}, round {}: {}: FAILED: {error}",
+                    mode.name,
+                    round + 1,
+                    system.label()
+                ));
+            }
+            outcomes.push(Outcome { label: system.label(), round: round as usize, result });
+        }
     }
-    let mut expected = AcknowledgedRows::of(scale);
-    expected.orders += measured.of(TransactionKind::NewOrder).committed;
-    expected.payments += measured.of(TransactionKind::Payment).committed;
-    for district in &measured.delivered {
-        *expected.delivered.entry(*district).or_default() += 1;
-    }
-    Some(expected)
+    let mut summary =
+        Summary::of((mode.name, mode.about), &modes::targets(systems), rounds as usize, outcomes);
+    summary.failures.extend(problems);
+    let mut text = String::new();
+    // Writing into a string does not fail.
+    let _ = write(&mut text, &summary);
+    print(&text)?;
+    report.scenarios.push(summary);
+    Ok(())
 }
 
-fn failure(error: TransactionError) -> Failure {
-    Failure::Protocol(error.to_string())
+impl Arguments {
+    fn setting(&self, cores: Vec<usize>) -> Setting {
+        Setting {
+            warehouses: self.warehouses,
+            customers_per_district: self.customers_per_district,
+            items: self.items,
+            terminals: self.terminals,
+            seconds: self.seconds,
+            rounds: self.rounds,
+            seed: self.seed,
+            cores,
+        }
+    }
+}
+
+impl Setting {
+    fn orders(&self, round: u64) -> Orders {
+        Orders {
+            scale: Scale {
+                warehouses: self.warehouses,
+                customers: self.customers_per_district,
+                items: self.items,
+            },
+            terminals: self.terminals,
+            seconds: self.seconds,
+            seed: self.seed + round,
+            time: milliseconds_since_1970(),
+        }
+    }
+}
+
+impl Report {
+    /// Writes a picture of each mode beside this file, under its name with that of the mode.
+    fn write_pictures(&mut self, beside: &Path) -> Result<(), Failure> {
+        for mode in modes::MODES {
+            let Some(picture) = report::picture(mode, self.setting.seconds, &self.runs) else { continue };
+            let stem = beside.file_stem().unwrap_or_default().to_string_lossy();
+            let name = format!("{stem}-{}.svg", mode.name);
+            process::write(&beside.with_file_name(&name), &picture.svg())?;
+            self.pictures.push(name);
+        }
+        Ok(())
+    }
+
+    /// How to read the tables.
+    fn notes(&self) -> String {
+        let Setting { warehouses, customers_per_district, items, terminals, seconds, cores, .. } =
+            &self.setting;
+        format!(
+            "\nMedians over rounds with [least-greatest]; ratios are taken within each round before their median. After each run all rows were read and \
+             the consistency conditions 1 to 14 checked: violations are listed as failures.\n\
+             {warehouses} warehouses with {terminals} terminals each, {customers_per_district} customers per district, {items} items; {seconds} s without \
+             think time: not a result of TPC-C by its rules; servers on cores {cores:?}\n{}",
+            self.machine
+        )
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the dates of orders and payments are dates")]
@@ -202,5 +284,8 @@ mod tests {
     fn command_line_is_consistent() {
         Arguments::command().debug_assert();
         assert!(Arguments::try_parse_from(["bench-tpcc", "--copies", "2"]).is_err());
+        assert!(Arguments::try_parse_from(["bench-tpcc", "--systems", "zerohop,oracle"]).is_err());
+        let all = Arguments::try_parse_from(["bench-tpcc"]).unwrap();
+        assert_eq!(all.systems, System::ALL);
     }
 }

@@ -1,23 +1,23 @@
 //! The terminals: each makes one transaction after the other without think time, and repeats it after a conflict with the same input.
 
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bench_common::histogram::Histogram;
 use bench_common::process::now;
 use tokio::task::JoinSet;
 
+use crate::database::{DatabaseConnection, Outcome, TransactionError};
 use crate::inputs::{InputSource, TransactionKind};
 use crate::keys::DistrictKey;
 use crate::limits;
 use crate::population::{DISTRICTS, Scale};
 use crate::random::Random;
-use crate::zerohop::{Database, Outcome, TransactionError};
 
 /// The transactions of one kind.
 #[derive(Clone, Default)]
 pub(crate) struct KindCounts {
-    /// Response times, repetitions included, of those that ended in the measured time.
-    pub(crate) latencies: Histogram,
     /// Acknowledged as committed, also after the measured time.
     pub(crate) committed: u64,
     /// Of a New-Order with an unused item.
@@ -30,14 +30,18 @@ pub(crate) struct KindCounts {
     pub(crate) unknown: u64,
 }
 
+/// Response times by kind, repetitions included, of the transactions that ended in a part of the measured time; in the order of
+/// [`TransactionKind::MIX`].
+pub(crate) type Latencies = [Histogram; TransactionKind::MIX.len()];
+
 /// What the terminals counted.
 pub(crate) struct TerminalCounts {
     /// In the order of [`TransactionKind::MIX`].
     pub(crate) kinds: Vec<KindCounts>,
     /// Delivered orders, also after the measured time.
     pub(crate) delivered: Vec<DistrictKey>,
-    /// Transactions and New-Orders that ended in each second.
-    pub(crate) seconds: Vec<(u64, u64)>,
+    /// Of each slot of the measured time.
+    pub(crate) slots: Vec<Latencies>,
     /// The first errors.
     pub(crate) errors: Vec<String>,
 }
@@ -54,11 +58,24 @@ pub(crate) struct Orders {
     pub(crate) time: u64,
 }
 
+impl Orders {
+    /// The length of a slot: a second, or more in a long run.
+    pub(crate) fn slot_seconds(self) -> u64 {
+        self.seconds.div_ceil(limits::SLOTS)
+    }
+
+    /// All terminals of all warehouses.
+    pub(crate) fn all_terminals(self) -> u32 {
+        self.scale.warehouses * self.terminals
+    }
+}
+
 impl TerminalCounts {
-    fn new(seconds: u64) -> TerminalCounts {
+    pub(crate) fn new(orders: Orders) -> TerminalCounts {
         let kinds = vec![KindCounts::default(); TransactionKind::MIX.len()];
-        let seconds = vec![(0, 0); seconds as usize];
-        TerminalCounts { kinds, delivered: Vec::new(), seconds, errors: Vec::new() }
+        let slots =
+            (0..orders.seconds.div_ceil(orders.slot_seconds())).map(|_| Latencies::default()).collect();
+        TerminalCounts { kinds, delivered: Vec::new(), slots, errors: Vec::new() }
     }
 
     /// The counts of one kind.
@@ -66,74 +83,93 @@ impl TerminalCounts {
         &self.kinds[kind as usize]
     }
 
-    fn add(&mut self, other: TerminalCounts) {
-        for (own, more) in self.kinds.iter_mut().zip(other.kinds) {
-            own.latencies.add(&more.latencies);
-            own.committed += more.committed;
-            own.rolled_back += more.rolled_back;
-            own.retries += more.retries;
-            own.failed += more.failed;
-            own.unknown += more.unknown;
-        }
-        self.delivered.extend(other.delivered);
-        for (own, more) in self.seconds.iter_mut().zip(other.seconds) {
-            (own.0, own.1) = (own.0 + more.0, own.1 + more.1);
-        }
-        self.errors.extend(other.errors);
-        self.errors.truncate(limits::ERRORS);
+    /// Response times of one kind in the measured time.
+    pub(crate) fn latencies(&self, kind: TransactionKind) -> Histogram {
+        let mut all = Histogram::new();
+        self.slots.iter().for_each(|slot| all.add(&slot[kind as usize]));
+        all
     }
 
-    fn error(&mut self, kind: TransactionKind, what: &str) {
+    /// Transactions that ended in the measured time.
+    pub(crate) fn ended(&self) -> u64 {
+        self.slots.iter().flatten().map(Histogram::count).sum()
+    }
+
+    fn error(&mut self, what: String) {
         if self.errors.len() < limits::ERRORS {
-            self.errors.push(format!("{}: {what}", kind.name()));
+            self.errors.push(what);
         }
+    }
+
+    /// Counts a transaction that has ended. Whether it was done.
+    fn count(&mut self, kind: TransactionKind, result: Result<Outcome, TransactionError>) -> bool {
+        let counts = &mut self.kinds[kind as usize];
+        match result {
+            Ok(Outcome::Committed) => counts.committed += 1,
+            Ok(Outcome::RolledBack) => counts.rolled_back += 1,
+            Ok(Outcome::Delivered(districts)) => {
+                counts.committed += 1;
+                self.delivered.extend(districts);
+            }
+            Err(error) => {
+                match error.is_unknown() {
+                    true => counts.unknown += 1,
+                    false => counts.failed += 1,
+                }
+                self.error(format!("{}: {error}", kind.name()));
+                return false;
+            }
+        }
+        true
     }
 }
 
-/// Runs all terminals of all warehouses, those of a warehouse on one of `databases` in turn.
-pub(crate) async fn run(databases: &[Database], orders: Orders) -> TerminalCounts {
-    let started = now();
+/// Runs all terminals from this time on, each on its connection: those of the first warehouse come first.
+pub(crate) async fn run<S: DatabaseConnection>(
+    connections: Vec<S>,
+    orders: Orders,
+    started: Instant,
+) -> TerminalCounts {
+    let measured = Rc::new(RefCell::new(TerminalCounts::new(orders)));
     let mut terminals = JoinSet::new();
-    let places = (1..=orders.scale.warehouses)
-        .flat_map(|warehouse| (0..orders.terminals).map(move |terminal| (warehouse, terminal)));
-    for (number, (warehouse, terminal)) in (1..).zip(places) {
-        let district = (terminal % u32::from(DISTRICTS)) as u8 + 1;
-        let home = DistrictKey { warehouse, district };
-        let database = databases[warehouse as usize % databases.len()].clone();
+    for (number, connection) in (0_u32..).zip(connections) {
+        let district = (number % orders.terminals % u32::from(DISTRICTS)) as u8 + 1;
+        let home = DistrictKey { warehouse: number / orders.terminals + 1, district };
+        let number = u64::from(number) + 1;
         let seed = orders.seed ^ number << 32;
         let terminal = Terminal {
             number,
-            database,
+            connection,
             orders,
             started,
             inputs: InputSource::new(orders.scale, home, seed),
             random: Random::new(!seed),
+            measured: Rc::clone(&measured),
         };
         terminals.spawn_local(terminal.run());
     }
-    let mut all = TerminalCounts::new(orders.seconds);
     while let Some(ended) = terminals.join_next().await {
-        match ended {
-            Ok(measured) => all.add(measured),
-            Err(error) => all.errors.push(error.to_string()),
+        if let Err(error) = ended {
+            measured.borrow_mut().errors.push(error.to_string());
         }
     }
-    all
+    measured.replace(TerminalCounts::new(orders))
 }
 
-struct Terminal {
+struct Terminal<S> {
     /// From one.
     number: u64,
-    database: Database,
+    connection: S,
     orders: Orders,
     started: Instant,
     inputs: InputSource,
     random: Random,
+    /// Of all terminals.
+    measured: Rc<RefCell<TerminalCounts>>,
 }
 
-impl Terminal {
-    async fn run(mut self) -> TerminalCounts {
-        let mut measured = TerminalCounts::new(self.orders.seconds);
+impl<S: DatabaseConnection> Terminal<S> {
+    async fn run(mut self) {
         let end = self.started + Duration::from_secs(self.orders.seconds);
         for count in 0_u64.. {
             let begun = now();
@@ -145,55 +181,24 @@ impl Terminal {
             let mut attempt = 0;
             let result = loop {
                 // The numbers of the population are below 2^32.
-                let result = self.database.attempt(&input, time, self.number << 32 | count).await;
+                let result = self.connection.attempt(&input, time, self.number << 32 | count).await;
                 match result {
                     Err(error) if error.is_conflict() && attempt < limits::ATTEMPTS => {
-                        measured.kinds[kind as usize].retries += 1;
+                        self.measured.borrow_mut().kinds[kind as usize].retries += 1;
                         self.pause(attempt).await;
                         attempt += 1;
                     }
                     result => break result,
                 }
             };
-            let is_done = self.count(&mut measured, kind, result);
             let ended = now();
-            if is_done && ended < end {
+            let mut measured = self.measured.borrow_mut();
+            if measured.count(kind, result) && ended < end {
                 let latency = (ended - begun).as_nanos() as u64;
-                measured.kinds[kind as usize].latencies.record(latency, 1);
-                if let Some(second) = measured.seconds.get_mut((ended - self.started).as_secs() as usize) {
-                    second.0 += 1;
-                    second.1 += u64::from(kind == TransactionKind::NewOrder);
-                }
+                let slot = (ended - self.started).as_secs() / self.orders.slot_seconds();
+                measured.slots[slot as usize][kind as usize].record(latency, 1);
             }
         }
-        measured
-    }
-
-    /// Counts a transaction that has ended. Whether it was done.
-    fn count(
-        &self,
-        measured: &mut TerminalCounts,
-        kind: TransactionKind,
-        result: Result<Outcome, TransactionError>,
-    ) -> bool {
-        let counts = &mut measured.kinds[kind as usize];
-        match result {
-            Ok(Outcome::Committed) => counts.committed += 1,
-            Ok(Outcome::RolledBack) => counts.rolled_back += 1,
-            Ok(Outcome::Delivered(districts)) => {
-                counts.committed += 1;
-                measured.delivered.extend(districts);
-            }
-            Err(error) => {
-                match error.is_unknown() {
-                    true => counts.unknown += 1,
-                    false => counts.failed += 1,
-                }
-                measured.error(kind, &error.to_string());
-                return false;
-            }
-        }
-        true
     }
 
     /// Waits a random time, up to one that doubles with the attempts.
@@ -202,5 +207,61 @@ impl Terminal {
         let greatest = greatest.as_micros() as u64;
         let drawn = self.random.within(greatest / 2, greatest);
         tokio::time::sleep(Duration::from_micros(drawn)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::inputs::Input;
+    use std::cell::Cell;
+    use tokio::runtime::Builder;
+    use tokio::task::LocalSet;
+
+    /// A database of which every attempt takes a millisecond, and the first one of each transaction conflicts.
+    #[derive(Clone)]
+    struct Conflicting {
+        payments: Rc<RefCell<Vec<u64>>>,
+        has_conflicted: Rc<Cell<bool>>,
+    }
+
+    impl DatabaseConnection for Conflicting {
+        async fn attempt(&self, _: &Input, _: u64, payment: u64) -> Result<Outcome, TransactionError> {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            if !self.has_conflicted.replace(!self.has_conflicted.get()) {
+                return Err(TransactionError::Changed);
+            }
+            self.payments.borrow_mut().push(payment);
+            Ok(Outcome::Committed)
+        }
+    }
+
+    #[test]
+    fn conflicts_are_repeated_with_the_same_number_and_counted() {
+        let scale = Scale { warehouses: 2, customers: 10, items: 20 };
+        let orders = Orders { scale, terminals: 2, seconds: 1, seed: 1, time: 0 };
+        let connections: Vec<Conflicting> =
+            (0..4).map(|_| Conflicting { payments: Rc::default(), has_conflicted: Rc::default() }).collect();
+        let payments: Vec<_> = connections.iter().map(|one| Rc::clone(&one.payments)).collect();
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let measured = LocalSet::new().block_on(&runtime, run(connections, orders, now()));
+        let sum = |of: fn(&KindCounts) -> u64| measured.kinds.iter().map(of).sum::<u64>();
+        let done = sum(|counts| counts.committed);
+        assert!(done >= 4 && done == sum(|counts| counts.retries), "{done}");
+        // At most the last one of each terminal ended after the measured time.
+        assert!((done - 4..=done).contains(&measured.ended()), "{done} {}", measured.ended());
+        for (terminal, numbers) in (1..).zip(payments) {
+            let expected: Vec<u64> =
+                (0..).map(|count| terminal << 32 | count).take(numbers.borrow().len()).collect();
+            assert_eq!(*numbers.borrow(), expected);
+        }
+    }
+
+    #[test]
+    fn long_run_has_few_slots() {
+        let scale = Scale { warehouses: 1, customers: 10, items: 20 };
+        let orders = |seconds| Orders { scale, terminals: 1, seconds, seed: 1, time: 0 };
+        assert_eq!((orders(60).slot_seconds(), TerminalCounts::new(orders(60)).slots.len()), (1, 60));
+        assert_eq!((orders(401).slot_seconds(), TerminalCounts::new(orders(401)).slots.len()), (3, 134));
     }
 }

@@ -19,18 +19,18 @@ mod population;
 mod scan;
 mod stock_level;
 
-use std::fmt;
 use std::net::SocketAddr;
 
 use bench_common::failure::Failure;
 use bench_common::servers::Cluster;
-use zerohop_client::{Client, ClientOptions, Error, Keyspace, Record, Transaction};
+use zerohop_client::{Client, ClientOptions, Keyspace, Record, Transaction};
 
 use crate::codec::{self, Column, RowError};
+use crate::database::{DatabaseConnection, Outcome, TransactionError};
 use crate::inputs::{CustomerChoice, Input};
 use crate::keys::{self, CustomerKey, DistrictKey};
 use crate::limits;
-use crate::population::Scale;
+use crate::rules;
 use crate::tables::Tables;
 
 /// The keyspaces.
@@ -66,58 +66,6 @@ const TABLES: [(Table, &str); 11] = [
 
 /// The value of a key whose row has no other columns.
 const KEY_ONLY: &[u8] = &[codec::VERSION];
-
-/// What a committed transaction, or one that was rolled back, did.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    Committed,
-    /// New-Order with an unused item (clause 2.4.1.4).
-    RolledBack,
-    /// Delivery of an order in each of these districts.
-    Delivered(Vec<DistrictKey>),
-}
-
-/// Why a transaction was not done.
-#[derive(Debug)]
-pub(crate) enum TransactionError {
-    Client(Error),
-    /// A row changed between the scan that found it and its read.
-    Changed,
-    /// A row that must exist is absent, or its bytes are no row.
-    WrongRow(String),
-}
-
-impl From<Error> for TransactionError {
-    fn from(error: Error) -> Self {
-        TransactionError::Client(error)
-    }
-}
-
-impl fmt::Display for TransactionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TransactionError::Client(error) => write!(f, "{error}"),
-            TransactionError::Changed => f.write_str("a scanned row has changed"),
-            TransactionError::WrongRow(what) => f.write_str(what),
-        }
-    }
-}
-
-impl TransactionError {
-    /// Nothing was done, because others were in the way.
-    pub(crate) fn is_conflict(&self) -> bool {
-        match self {
-            TransactionError::Client(error) => error.is_conflict(),
-            TransactionError::Changed => true,
-            TransactionError::WrongRow(_) => false,
-        }
-    }
-
-    /// The transaction may be done, or not.
-    pub(crate) fn is_unknown(&self) -> bool {
-        matches!(self, TransactionError::Client(error) if error.is_unknown())
-    }
-}
 
 /// Creates the keyspaces, divided between warehouses.
 pub(crate) fn create(
@@ -156,6 +104,18 @@ struct RecordsRead {
     records: std::vec::IntoIter<Option<Record>>,
 }
 
+impl DatabaseConnection for Database {
+    async fn attempt(&self, input: &Input, time: u64, payment: u64) -> Result<Outcome, TransactionError> {
+        match input {
+            Input::NewOrder(order) => new_order::run(self, order, time).await,
+            Input::Payment(input) => payment::run(self, input, time, payment).await,
+            Input::OrderStatus { district, customer } => order_status::run(self, *district, customer).await,
+            Input::Delivery { warehouse, carrier } => delivery::run(self, *warehouse, *carrier, time).await,
+            Input::StockLevel { district, threshold } => stock_level::run(self, *district, *threshold).await,
+        }
+    }
+}
+
 impl Database {
     /// Connects to these managers.
     pub(crate) async fn connect(addresses: &[SocketAddr]) -> Result<Database, TransactionError> {
@@ -168,27 +128,6 @@ impl Database {
             keyspaces.push(client.keyspace(name).await?);
         }
         Ok(Database { client, keyspaces })
-    }
-
-    /// Makes one attempt at a transaction, at this time. `payment` is a number that no other payment has.
-    pub(crate) async fn attempt(
-        &self,
-        input: &Input,
-        time: u64,
-        payment: u64,
-    ) -> Result<Outcome, TransactionError> {
-        match input {
-            Input::NewOrder(order) => new_order::run(self, order, time).await,
-            Input::Payment(input) => payment::run(self, input, time, payment).await,
-            Input::OrderStatus { district, customer } => order_status::run(self, *district, customer).await,
-            Input::Delivery { warehouse, carrier } => delivery::run(self, *warehouse, *carrier, time).await,
-            Input::StockLevel { district, threshold } => stock_level::run(self, *district, *threshold).await,
-        }
-    }
-
-    /// Writes all rows of the initial population and shows the progress.
-    pub(crate) async fn populate(&self, scale: Scale, seed: u64, time: u64) -> Result<(), TransactionError> {
-        population::write(self, scale, seed, time).await
     }
 
     /// Reads all tables whose rows the conditions need.
@@ -237,9 +176,8 @@ impl Database {
         while let Some(page) = scan.next_page().await? {
             found.extend(page.into_iter().filter_map(|listed| keys::last_number(&listed.key)));
         }
-        let middle = found.len().div_ceil(2).checked_sub(1).map(|at| found[at]);
         let absent = || TransactionError::WrongRow(format!("{district} has no customer named {last}"));
-        Ok(district.customer(middle.ok_or_else(absent)?))
+        Ok(district.customer(rules::middle(&found).ok_or_else(absent)?))
     }
 }
 

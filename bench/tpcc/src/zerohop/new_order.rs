@@ -6,6 +6,7 @@ use super::{Database, KEY_ONLY, Outcome, Table, TransactionError};
 use crate::inputs::NewOrderInput;
 use crate::keys;
 use crate::rows::{Customer, Item, Order, OrderLine, Site, Stock};
+use crate::rules;
 
 pub(super) async fn run(
     database: &Database,
@@ -83,45 +84,6 @@ pub(super) async fn run(
     database.write(&transaction, Table::District, &district.part(keys::NEXT_ORDER), &(number + 1))?;
     transaction.commit().await?;
     // The amount that the terminal shows.
-    std::hint::black_box(total(sum, &buyer, &warehouse, &site));
+    std::hint::black_box(rules::total(sum, buyer.credit.discount, warehouse.tax, site.tax));
     Ok(Outcome::Committed)
-}
-
-/// sum(OL_AMOUNT) * (1 - C_DISCOUNT) * (1 + W_TAX + D_TAX), in cents.
-fn total(sum: i64, customer: &Customer, warehouse: &Site, district: &Site) -> i64 {
-    let discounted = sum * (10_000 - i64::from(customer.credit.discount)) / 10_000;
-    discounted * (10_000 + i64::from(warehouse.tax) + i64::from(district.tax)) / 10_000
-}
-
-impl Stock {
-    /// Takes a quantity out of the stock, which is filled up when fewer than ten would remain (clause 2.4.2.2).
-    fn order(&mut self, quantity: u8, is_remote: bool) {
-        let ordered = i64::from(quantity);
-        let refill = if self.quantity >= ordered + 10 { 0 } else { 91 };
-        self.quantity += refill - ordered;
-        self.ytd += u32::from(quantity);
-        self.orders += 1;
-        self.remote_orders += u32::from(is_remote);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn stock_is_filled_up_before_fewer_than_ten_remain() {
-        let mut stock = Stock {
-            quantity: 20,
-            district_infos: std::array::from_fn(|_| String::new()),
-            ytd: 0,
-            orders: 0,
-            remote_orders: 0,
-            data: String::new(),
-        };
-        stock.order(10, false);
-        assert_eq!((stock.quantity, stock.ytd, stock.orders, stock.remote_orders), (10, 10, 1, 0));
-        stock.order(5, true);
-        assert_eq!((stock.quantity, stock.ytd, stock.orders, stock.remote_orders), (96, 15, 2, 1));
-    }
 }

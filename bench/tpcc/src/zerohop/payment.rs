@@ -4,11 +4,9 @@ use zerohop_client::Transform;
 
 use super::{Database, Outcome, Table, TransactionError};
 use crate::inputs::PaymentInput;
-use crate::keys::{self, CustomerKey, DistrictKey};
+use crate::keys;
 use crate::rows::{Customer, CustomerColumns, History, Site, TOTAL_OFFSET};
-
-/// The longest C_DATA.
-const DATA_CHARACTERS: usize = 500;
+use crate::rules;
 
 pub(super) async fn run(
     database: &Database,
@@ -27,7 +25,8 @@ pub(super) async fn run(
     let mut read = database.read(&transaction, &records).await?;
     let (warehouse, site): (Site, Site) = (read.next()?, read.next()?);
     let mut customer: Customer = read.next()?;
-    customer.pay(key, *district, *amount);
+    let Customer { account, credit, data, .. } = &mut customer;
+    rules::pay((account, credit, data), key, *district, *amount);
     database.write(&transaction, Table::Customer, &key.row(), &customer)?;
     let add = Transform::add(*amount).at(TOTAL_OFFSET);
     let total = keys::warehouse(district.warehouse, keys::TOTAL);
@@ -42,28 +41,9 @@ pub(super) async fn run(
         },
         date: time,
         amount: *amount,
-        data: format!("{}    {}", warehouse.name, site.name),
+        data: rules::payment_data(&warehouse.name, &site.name),
     };
     database.write(&transaction, Table::History, &district.history(number), &payment)?;
     transaction.commit().await?;
     Ok(Outcome::Committed)
-}
-
-impl Customer {
-    /// Takes a payment at a district. The data of a customer with bad credit begins with it (clause 2.5.2.2).
-    fn pay(&mut self, key: CustomerKey, at: DistrictKey, amount: i64) {
-        self.account.balance -= amount;
-        self.account.ytd_payment += amount;
-        self.account.payments += 1;
-        if !self.credit.is_good {
-            let CustomerKey { customer, district: home } = key;
-            let (home_warehouse, home_district) = (home.warehouse, home.district);
-            let entry = format!(
-                "{customer} {home_district} {home_warehouse} {} {} {amount}|",
-                at.district, at.warehouse
-            );
-            self.data.insert_str(0, &entry);
-            self.data.truncate(DATA_CHARACTERS);
-        }
-    }
 }

@@ -1,103 +1,27 @@
-//! Writes the initial population: rows of a table together as one transaction without reads, several transactions at a time.
-
-use std::time::Duration;
-
-use bench_common::driver::print_error;
-use bench_common::process::now;
-use tokio::task::JoinSet;
+//! The records of the initial population.
 
 use super::{Database, KEY_ONLY, TABLES, Table, TransactionError};
 use crate::codec::encode;
 use crate::keys;
-use crate::limits;
-use crate::population::{Scale, TableRow};
-use crate::random::Random;
+use crate::loader::BatchWriter;
+use crate::population::TableRow;
 
-type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+impl BatchWriter for Database {
+    /// Key and value.
+    type Stored = (Vec<u8>, Vec<u8>);
 
-/// Rows that are not written yet, and transactions under way.
-struct Loader {
-    database: Database,
-    /// In the order of [`TABLES`].
-    pending: Vec<Rows>,
-    under_way: JoinSet<Result<(), TransactionError>>,
-    /// Rows that were handed to transactions.
-    written: u64,
-}
+    const TABLES: usize = TABLES.len();
 
-/// Writes all rows and shows the progress.
-pub(super) async fn write(
-    database: &Database,
-    scale: Scale,
-    seed: u64,
-    time: u64,
-) -> Result<(), TransactionError> {
-    let pending = TABLES.iter().map(|_| Rows::new()).collect();
-    let under_way = JoinSet::new();
-    let mut loader = Loader { database: database.clone(), pending, under_way, written: 0 };
-    let mut random = Random::new(seed);
-    let (started, mut shown) = (now(), now());
-    let mut rows = Vec::new();
-    scale.items(&mut random, &mut |row| rows.push(row));
-    loader.add_all(&mut rows).await?;
-    for district in scale.districts() {
-        if district.district == 1 {
-            scale.warehouse(district.warehouse, &mut random, &mut |row| rows.push(row));
-        }
-        scale.district(district, time, &mut random, &mut |row| rows.push(row));
-        loader.add_all(&mut rows).await?;
-        if now() - shown > Duration::from_secs(1) {
-            shown = now();
-            let percent = (loader.written * 100 / scale.records()).min(100);
-            print_error(&format!("population: {percent} %, {} records", loader.written));
-        }
-    }
-    for table in 0..TABLES.len() {
-        loader.flush(table).await?;
-    }
-    loader.wait_until(0).await?;
-    let took = (now() - started).as_secs_f64();
-    print_error(&format!("population: {} records in {took:.1} s", loader.written));
-    Ok(())
-}
-
-impl Loader {
-    async fn add_all(&mut self, rows: &mut Vec<TableRow>) -> Result<(), TransactionError> {
-        for row in rows.drain(..) {
-            for (table, key, value) in records(&row) {
-                self.pending[table as usize].push((key, value));
-                if self.pending[table as usize].len() >= limits::POPULATION_ROWS {
-                    self.flush(table as usize).await?;
-                }
-            }
-        }
-        Ok(())
+    fn stored(row: &TableRow) -> Vec<(usize, Self::Stored)> {
+        records(row).into_iter().map(|(table, key, value)| (table as usize, (key, value))).collect()
     }
 
-    async fn flush(&mut self, table: usize) -> Result<(), TransactionError> {
-        let rows = std::mem::take(&mut self.pending[table]);
-        if rows.is_empty() {
-            return Ok(());
+    async fn write(&self, table: usize, rows: Vec<Self::Stored>) -> Result<(), TransactionError> {
+        let transaction = self.client.begin();
+        for (key, value) in &rows {
+            transaction.insert(&self.keyspaces[table], key, value)?;
         }
-        self.wait_until(limits::POPULATION_TRANSACTIONS - 1).await?;
-        self.written += rows.len() as u64;
-        let database = self.database.clone();
-        self.under_way.spawn_local(async move {
-            let transaction = database.client.begin();
-            for (key, value) in &rows {
-                transaction.insert(&database.keyspaces[table], key, value)?;
-            }
-            transaction.commit().await?;
-            Ok(())
-        });
-        Ok(())
-    }
-
-    async fn wait_until(&mut self, count: usize) -> Result<(), TransactionError> {
-        while self.under_way.len() > count {
-            let Some(ended) = self.under_way.join_next().await else { break };
-            ended.map_err(|error| TransactionError::WrongRow(error.to_string()))??;
-        }
+        transaction.commit().await?;
         Ok(())
     }
 }
@@ -151,6 +75,8 @@ fn records(row: &TableRow) -> Vec<(Table, Vec<u8>, Vec<u8>)> {
 mod tests {
     use super::*;
     use crate::conditions::{self, AcknowledgedRows};
+    use crate::population::Scale;
+    use crate::random::Random;
     use crate::tables::Tables;
 
     #[test]

@@ -6,9 +6,7 @@ use std::collections::BTreeSet;
 use super::{Database, Outcome, Table, TransactionError, row};
 use crate::keys::{self, DistrictKey};
 use crate::rows::{OrderLine, Stock};
-
-/// The orders whose items are counted.
-const ORDERS: u32 = 20;
+use crate::rules::STOCK_LEVEL_ORDERS;
 
 pub(super) async fn run(
     database: &Database,
@@ -18,7 +16,7 @@ pub(super) async fn run(
     let transaction = database.client.begin();
     let next = [(Table::District, district.part(keys::NEXT_ORDER))];
     let next: u32 = database.read(&transaction, &next).await?.next()?;
-    let range = district.order(next.saturating_sub(ORDERS)).row()..district.order(next).row();
+    let range = district.order(next.saturating_sub(STOCK_LEVEL_ORDERS)).row()..district.order(next).row();
     let mut scan = database.keyspace(Table::OrderLine).scan_range(range).values();
     let mut items = BTreeSet::new();
     while let Some(page) = scan.next_page().await? {
