@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::results::Results;
+use super::results::{FOLDER, Results};
 use crate::workspace::{Failure, Workspace};
 
 /// The document.
@@ -17,7 +17,7 @@ const BEGIN: &str = "<!-- begin of what `cargo xtask bench report` writes -->";
 const END: &str = "<!-- end of what `cargo xtask bench report` writes -->";
 
 /// Runs that can be kept: the benchmark, whether the run is one of the scenarios of `engine`, and its command.
-const RECORDED: [(&str, bool, &str); 8] = [
+const RECORDED: [(&str, bool, &str); 9] = [
     ("blob", false, "blob"),
     ("cluster", false, "cluster"),
     ("engine", false, "engine"),
@@ -26,6 +26,7 @@ const RECORDED: [(&str, bool, &str); 8] = [
     ("monitor", false, "monitor"),
     ("python", false, "python"),
     ("resp", false, "resp"),
+    ("tpcc", false, "tpcc"),
 ];
 
 /// Writes the tables into the document.
@@ -136,6 +137,9 @@ fn benchmark(out: &mut String, results: &Results) -> std::fmt::Result {
     }
     for table in items(&results.report, "tables") {
         phases(out, table)?;
+    }
+    for picture in items(&results.report, "pictures") {
+        writeln!(out, "![{0}](../{FOLDER}/{0})\n", text(picture))?;
     }
     for missing in items(&results.report, "missing") {
         writeln!(out, "- not measured: {}\n", text(missing))?;
@@ -272,6 +276,15 @@ mod tests {
         }
         assert!(!text.contains("old") && !text.contains("bench kv --record"), "{text}");
         assert_eq!(written_into(&text, &[results()]).unwrap(), text, "written again it is the same");
+    }
+
+    #[test]
+    fn pictures_are_shown_from_the_folder_of_results() {
+        let mut results = results();
+        results.report["pictures"] = json!(["bench-tpcc-copies-1-sync.svg"]);
+        let text = tables(&[results]);
+        let link = "](../bench/results/bench-tpcc-copies-1-sync.svg)";
+        assert!(text.contains(link), "{text}");
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Stored results: `bench/results/NAME.json`, the newest run of each benchmark, with the commit
-//! that was measured. The scenarios of `engine` are in `engine-scenarios.json`.
+//! that was measured, and its pictures beside it. The scenarios of `engine` are in `engine-scenarios.json`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,9 +72,19 @@ impl Results {
         leave_out(&mut report);
         let results = json!({ "benchmark": name, "commit": commit(&workspace.root)?, "arguments": arguments, "report": report });
         fs::create_dir_all(workspace.root.join(FOLDER)).map_err(failed)?;
+        for picture in pictures(&results["report"]) {
+            let (from, to) = (written.with_file_name(picture), path.with_file_name(picture));
+            fs::copy(&from, &to)
+                .map_err(|error| Failure::new(format!("copying {}: {error}", from.display())))?;
+        }
         fs::write(&path, format!("{results:#}\n")).map_err(failed)?;
         Ok(path)
     }
+}
+
+/// The names of a report's pictures, which the benchmark has written beside it.
+fn pictures(report: &Value) -> impl Iterator<Item = &str> {
+    report["pictures"].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// The file of a run. The scenarios of the engine have their own, beside its comparison with libraries.
@@ -127,6 +137,19 @@ mod tests {
             ("kv", &["--rounds".to_owned(), "3".to_owned()][..])
         );
         assert_eq!(all[0].report, json!({ "machine": { "cpu": "x" }, "scenarios": [{ "scenario": "set" }] }));
+    }
+
+    #[test]
+    fn pictures_are_stored_beside_the_results() {
+        let folder = tempfile::tempdir().unwrap();
+        let workspace = Workspace { root: folder.path().to_path_buf(), target: folder.path().join("target") };
+        let written = folder.path().join("written.json");
+        fs::write(&written, r#"{"pictures":["a.svg"]}"#).unwrap();
+        let missing = Results::keep(&workspace, "tpcc", &[], &written).unwrap_err().to_string();
+        assert!(missing.contains("a.svg"), "{missing}");
+        fs::write(folder.path().join("a.svg"), "<svg/>").unwrap();
+        Results::keep(&workspace, "tpcc", &[], &written).unwrap();
+        assert_eq!(fs::read_to_string(folder.path().join(FOLDER).join("a.svg")).unwrap(), "<svg/>");
     }
 
     #[test]
