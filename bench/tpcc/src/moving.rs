@@ -5,10 +5,11 @@
 //!      before                            while moved                                 after
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use bench_common::failure::Failure;
+use bench_common::limits::STATUS_POLL;
 use bench_common::process::{now, pause};
 use bench_common::servers::Cluster;
 use serde::Serialize;
@@ -72,7 +73,10 @@ pub(crate) fn run(
         }
         let regions = cluster.command_within(&format!("region list {KEYSPACE} --json"), limits::MOVE)?;
         let status = cluster.command_within("status --json", limits::MOVE)?;
-        let (region, node) = next_move(&regions, &status, turn)?;
+        let Some((region, node)) = next_move(&regions, &status, turn)? else {
+            pause(STATUS_POLL);
+            continue;
+        };
         command(MarkKind::Move, &format!("partition move {KEYSPACE}/{region} --to {node} --json"))?;
     }
     Ok(marks)
@@ -84,11 +88,13 @@ fn middle_of(warehouse: u32) -> String {
     middle.prefix().iter().map(|byte| format!("\\x{byte:02x}")).collect()
 }
 
-/// The region of this turn, and the node behind that of its primary, from the JSON of `region list` and `status`.
-fn next_move(regions: &str, status: &str, turn: usize) -> Result<(u64, u64), Failure> {
+/// The region of this turn, and the next node behind that of its primary without a copy of it, from the JSON of `region list` and `status`. `None` if
+/// every node has a copy: one of them is about to leave.
+fn next_move(regions: &str, status: &str, turn: usize) -> Result<Option<(u64, u64)>, Failure> {
     let wrong = |what: &str| Failure::Protocol(format!("nothing about {what}: {regions} {status}"));
     let regions: Vec<Value> = regions.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     let region = regions.get(turn % regions.len().max(1)).ok_or_else(|| wrong("regions"))?;
+    let number = region["region"].as_u64().ok_or_else(|| wrong("regions"))?;
     let status: Value = serde_json::from_str(status).map_err(|_| wrong("nodes"))?;
     let nodes = status["nodes"].as_array().ok_or_else(|| wrong("nodes"))?;
     // Each node has one instance.
@@ -97,9 +103,10 @@ fn next_move(regions: &str, status: &str, turn: usize) -> Result<(u64, u64), Fai
         .filter_map(|node| Some((node["instances"].get(0)?["id"].as_u64()?, node["id"].as_u64()?)))
         .collect();
     let primary = region["primary"].as_u64().ok_or_else(|| wrong("a primary"))?;
-    let behind = node_of.range(primary + 1..).chain(node_of.iter()).next();
-    let (_, node) = behind.ok_or_else(|| wrong("nodes"))?;
-    Ok((region["region"].as_u64().ok_or_else(|| wrong("regions"))?, *node))
+    let listed = |what: &str| region[what].as_array().into_iter().flatten().filter_map(Value::as_u64);
+    let copies: BTreeSet<u64> = listed("in_sync").chain(listed("followers")).chain([primary]).collect();
+    let mut behind = node_of.range(primary + 1..).chain(node_of.range(..=primary));
+    Ok(behind.find(|(instance, _)| !copies.contains(instance)).map(|(_, node)| (number, *node)))
 }
 
 /// Rates before the first mark, until the last one ends, and after it, from the transactions of each slot. A slot that a mark touches counts as
@@ -123,13 +130,16 @@ pub(crate) fn phase_rates(slots: &[u64], slot_seconds: u64, marks: &[Mark]) -> P
 mod tests {
     use super::*;
 
-    const REGIONS: &str = "{\"region\":0,\"primary\":2}\n{\"region\":5,\"primary\":7}";
-    const STATUS: &str = r#"{"nodes":[{"id":1,"instances":[{"id":2}]},{"id":3,"instances":[{"id":7}]}]}"#;
+    const REGIONS: &str = r#"{"region":0,"primary":2,"in_sync":[],"followers":[]}
+{"region":5,"primary":7,"in_sync":[9],"followers":[]}
+{"region":6,"primary":7,"in_sync":[9],"followers":[2]}"#;
+    const STATUS: &str = r#"{"nodes":[{"id":1,"instances":[{"id":2}]},{"id":3,"instances":[{"id":7}]},{"id":4,"instances":[{"id":9}]}]}"#;
 
     #[test]
-    fn regions_move_in_turn_to_the_node_behind_their_own() {
-        let moves: Vec<(u64, u64)> = (0..3).map(|turn| next_move(REGIONS, STATUS, turn).unwrap()).collect();
-        assert_eq!(moves, [(0, 3), (5, 1), (0, 3)]);
+    fn regions_move_in_turn_to_the_next_node_without_a_copy() {
+        let moves: Vec<Option<(u64, u64)>> =
+            (0..4).map(|turn| next_move(REGIONS, STATUS, turn).unwrap()).collect();
+        assert_eq!(moves, [Some((0, 3)), Some((5, 1)), None, Some((0, 3))]);
         assert!(next_move("", STATUS, 0).is_err());
         assert!(next_move(REGIONS, "{}", 0).is_err());
     }
