@@ -42,6 +42,8 @@ pub(crate) const SITE: u8 = 0;
 pub(crate) const TOTAL: u8 = 1;
 /// The record of D_NEXT_O_ID.
 pub(crate) const NEXT_ORDER: u8 = 2;
+/// The key by whose update lock the deliveries of a warehouse follow each other. It has no record.
+pub(crate) const DELIVERY: u8 = 3;
 
 /// The key of a part of a warehouse.
 pub(crate) fn warehouse(warehouse: u32, part: u8) -> Vec<u8> {

@@ -1,5 +1,7 @@
 //! Delivery (clause 2.7): one transaction for the ten districts.
 //!
+//! The deliveries of a warehouse follow each other by the update lock of a record that nothing writes.
+//!
 //! The oldest orders are scanned for before the transaction reads them. Orders enter NEW-ORDER in the order of their numbers, because every
 //! New-Order reads and writes D_NEXT_O_ID. So an order that a scan found, and that is still in NEW-ORDER at the commit, is the oldest one then. Of a
 //! district without orders D_NEXT_O_ID is read before a second scan, so that no order was added until the commit.
@@ -18,12 +20,14 @@ pub(super) async fn run(
     carrier: u8,
     time: u64,
 ) -> Result<Outcome, TransactionError> {
+    let transaction = database.client.begin();
+    let turn = keys::warehouse(warehouse, keys::DELIVERY);
+    transaction.get_for_update(database.keyspace(Table::Warehouse), &turn).await?;
     let mut scans = JoinSet::new();
     for district in (1..=DISTRICTS).map(|district| DistrictKey { warehouse, district }) {
         let database = database.clone();
         scans.spawn_local(async move { (district, oldest(&database, district).await) });
     }
-    let transaction = database.client.begin();
     let mut orders: Vec<OrderKey> = Vec::new();
     while let Some(scanned) = scans.join_next().await {
         let (district, found) = scanned.map_err(|error| TransactionError::WrongRow(error.to_string()))?;

@@ -1,4 +1,5 @@
-//! New-Order (clause 2.4): all records are read in one round, and the commit is the second one.
+//! New-Order (clause 2.4): all records are read in one round, and the commit is the second one. D_NEXT_O_ID is read for update, so that the
+//! orders of a district follow each other.
 
 use std::collections::BTreeMap;
 
@@ -22,16 +23,21 @@ pub(super) async fn run(
     let mut records = vec![
         (Table::Warehouse, keys::warehouse(home, keys::SITE)),
         (Table::District, district.part(keys::SITE)),
-        (Table::District, district.part(keys::NEXT_ORDER)),
         (Table::Customer, district.customer(*customer).row()),
     ];
     records.extend(items.keys().map(|item| (Table::Item, keys::item(*item))));
     records.extend(stocks.keys().map(|(warehouse, item)| (Table::Stock, keys::stock(*warehouse, *item))));
 
     let transaction = database.client.begin();
-    let mut read = database.read(&transaction, &records).await?;
+    let next_order = district.part(keys::NEXT_ORDER);
+    let (read, number) = tokio::join!(
+        database.read(&transaction, &records),
+        transaction.get_for_update(database.keyspace(Table::District), &next_order),
+    );
+    let mut read = read?;
+    let number = number?.ok_or_else(|| TransactionError::WrongRow(format!("no district {district}")))?;
+    let number: u32 = super::row(&number)?;
     let (warehouse, site): (Site, Site) = (read.next()?, read.next()?);
-    let number: u32 = read.next()?;
     let buyer: Customer = read.next()?;
     for item in items.values_mut() {
         *item = read.find()?;
@@ -81,7 +87,7 @@ pub(super) async fn run(
     transaction.insert(database.keyspace(Table::NewOrder), &order.row(), KEY_ONLY)?;
     let index = district.customer(*customer).order(number);
     transaction.insert(database.keyspace(Table::OrdersByCustomer), &index, KEY_ONLY)?;
-    database.write(&transaction, Table::District, &district.part(keys::NEXT_ORDER), &(number + 1))?;
+    database.write(&transaction, Table::District, &next_order, &(number + 1))?;
     transaction.commit().await?;
     // The amount that the terminal shows.
     std::hint::black_box(rules::total(sum, buyer.credit.discount, warehouse.tax, site.tax));
