@@ -43,6 +43,11 @@ const FAILURE_PAUSE_US: u64 = 200 * MS;
 const FIRST_SEED: u64 = 38;
 const OF_SEEDS: u64 = 8;
 
+/// Watches pause from this seed on, and continue from their cursors: after one of so many events, for at most so long.
+const FIRST_SEED_WITH_PAUSES: u64 = 140;
+const PAUSES_OF_EVENTS: u64 = 12;
+const PAUSE_US_MAX: u64 = 2_000 * MS;
+
 /// The draws are in a stream of their own.
 const WATCHES: u64 = 0xED << 56;
 
@@ -73,6 +78,8 @@ type WatchReports = Arc<Mutex<VecDeque<(usize, WatchReport)>>>;
 #[derive(Debug)]
 enum WatchReport {
     Event(WatchEvent),
+    /// It continues from its cursor.
+    Continues,
     /// A read has found this version; zero: no record.
     Found {
         key: Bytes,
@@ -89,6 +96,8 @@ struct WatchCheck {
     /// The last change of each key: its time, and whether it left a record.
     last: BTreeMap<Bytes, (Timestamp, bool)>,
     mark: Timestamp,
+    /// It has continued from its cursor since.
+    has_continued: bool,
     /// The version of each key at its first read.
     first_read: BTreeMap<Bytes, Timestamp>,
     /// Versions that were made since, and must be returned before a mark at or above them.
@@ -132,7 +141,9 @@ impl WatchCheck {
     /// # Errors
     /// What is wrong with it.
     fn marked(&mut self, mark: Timestamp) -> Result<(), String> {
-        if mark <= self.mark {
+        // The first mark behind a cursor may be the one that was returned last.
+        let is_same = std::mem::take(&mut self.has_continued) && mark == self.mark;
+        if mark <= self.mark && !is_same {
             return Err(format!("the mark {mark} follows {}", self.mark));
         }
         self.mark = mark;
@@ -164,18 +175,33 @@ async fn run_watch(
     handle: ClusterHandle,
     name: String,
     (events, mark_ms, mut random): (u64, u32, Random),
+    pauses: bool,
     report: impl Fn(WatchReport),
 ) {
     let Ok(keyspace) = handle.keyspace(&name).await else {
         return report(WatchReport::Ends("watches that did not begin"));
     };
     let changes_max = *random.pick(&[1, 2, 1024]);
-    let options = WatchOptions { mark_ms, changes_max, ..WatchOptions::default() };
-    let Ok(mut watch) = keyspace.watch(options) else {
+    let mut options = WatchOptions { mark_ms, changes_max, ..WatchOptions::default() };
+    let Ok(mut watch) = keyspace.watch(options.clone()) else {
         return report(WatchReport::Ends("watches that did not begin"));
     };
     let mut failures = 0;
     for _ in 0..events {
+        if pauses
+            && random.chance(1, PAUSES_OF_EVENTS)
+            && let Some(cursor) = watch.cursor()
+        {
+            options.cursor = Some(cursor);
+            handle.sleep(Duration::from_micros(random.below(PAUSE_US_MAX))).await;
+            match keyspace.watch(options.clone()) {
+                Ok(next) => {
+                    watch = next;
+                    report(WatchReport::Continues);
+                }
+                Err(_) => return report(WatchReport::Ends("watches that did not continue")),
+            }
+        }
         match watch.next().await {
             Ok(event) => {
                 failures = 0;
@@ -232,6 +258,7 @@ impl Watchers<'_> {
             keyspace,
             last: BTreeMap::new(),
             mark: Timestamp::ZERO,
+            has_continued: false,
             first_read: BTreeMap::new(),
             expected: Vec::new(),
         };
@@ -243,9 +270,10 @@ impl Watchers<'_> {
         };
         let deadline = Duration::from_micros(random.between(500 * MS, 8_000 * MS));
         let (events, mark_ms) = (random.between(EVENTS.0, EVENTS.1), *random.pick(&[20, 200, 1_000]));
+        let pauses = world.seed >= FIRST_SEED_WITH_PAUSES;
         let procedures = &mut world.clients[client].procedures;
         let handle = procedures.handle(ProcedureSettings::new(deadline));
-        procedures.start(run_watch(handle, name, (events, mark_ms, random), report));
+        procedures.start(run_watch(handle, name, (events, mark_ms, random), pauses, report));
         world.schedule_client(client, now.after_us(1));
     }
 
@@ -274,6 +302,10 @@ impl Watchers<'_> {
                 changes.iter().try_for_each(|change| check.changed(change))
             }
             WatchReport::Event(WatchEvent::Mark(mark)) => check.marked(mark),
+            WatchReport::Continues => {
+                check.has_continued = true;
+                Ok(())
+            }
             WatchReport::Found { key, version } => {
                 check.found(key, version);
                 Ok(())
