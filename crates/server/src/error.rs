@@ -74,6 +74,11 @@ pub enum StartError {
         /// The reason, and what the user can do.
         reason: String,
     },
+    /// The cluster has no place for this node: starting it again changes nothing.
+    NoPlace {
+        /// The reason, and what the user can do.
+        reason: String,
+    },
     /// The node's state could not be saved.
     NotSaved(DiskError),
     /// The cluster map does not permit this start.
@@ -128,6 +133,11 @@ pub enum ServeError {
         /// The reason, and what the user can do.
         reason: String,
     },
+    /// The same, and starting it again changes nothing: it was removed, or its data is of another cluster.
+    NoPlace {
+        /// The reason, and what the user can do.
+        reason: String,
+    },
     /// The manager failed; all instances were stopped.
     Manager {
         /// What happened.
@@ -171,7 +181,7 @@ impl fmt::Display for StartError {
             StartError::ForeignFolder { root, reason } => write!(f, "{}: {reason}", shown_path(root)),
             StartError::State { path, error } => write!(f, "{}: {error}", shown_path(path)),
             StartError::Member { path, reason } => write!(f, "{}: {reason}", shown_path(path)),
-            StartError::Cluster { reason } => f.write_str(reason),
+            StartError::Cluster { reason } | StartError::NoPlace { reason } => f.write_str(reason),
             StartError::NotSaved(error) => write!(f, "the node's state could not be saved: {error}"),
             StartError::Map(error) => write!(f, "the cluster map cannot be brought up to date: {error}"),
             StartError::Listen { address, reason } => write!(
@@ -201,10 +211,20 @@ impl fmt::Display for ServeError {
             ServeError::Overdue { instance, waited } => {
                 write!(f, "instance {instance} did not stop within {waited:?}: its disk is slow or stuck")
             }
-            ServeError::Cluster { reason } => f.write_str(reason),
+            ServeError::Cluster { reason } | ServeError::NoPlace { reason } => f.write_str(reason),
             ServeError::Manager { reason } => {
                 write!(f, "the manager has ended ({reason}), so the node has stopped: start it again")
             }
+        }
+    }
+}
+
+/// The error of a start during which the node has failed.
+impl From<ServeError> for StartError {
+    fn from(error: ServeError) -> StartError {
+        match error {
+            ServeError::NoPlace { reason } => StartError::NoPlace { reason },
+            other => StartError::Cluster { reason: other.to_string() },
         }
     }
 }

@@ -69,6 +69,11 @@ const WORDS: &[(&str, &str, &str)] = &[
     ),
     ("no_keyspace", "no keyspace has this name", "`zerohop keyspace list`; `zerohop keyspace create NAME`"),
     (
+        "no_place",
+        "the cluster has no place for the node: it was removed, or its folder is of another cluster",
+        "start a new node with an empty folder and --join",
+    ),
+    (
         "no_room",
         "the disk or the memory of the server is full",
         "make room, or add nodes; removals are still done",

@@ -54,6 +54,9 @@ pub(crate) fn print_usage(error: String) {
     print(FailedObject::default(), USAGE, &CommandError::Usage(error));
 }
 
+/// The word for a node that its cluster does not have: starting it again changes nothing.
+pub(crate) const NO_PLACE: &str = "no_place";
+
 /// The word for an error.
 pub(crate) fn reason(error: &CommandError) -> &'static str {
     match error {

@@ -18,6 +18,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
@@ -28,6 +29,7 @@ pub(crate) use self::ports::{ReservedPorts, is_free};
 pub(crate) use self::ready::{ReadyInstance, ReadyNode};
 
 use crate::common::ending::CommandError;
+use crate::common::failure::NO_PLACE;
 use crate::common::secret;
 use crate::common::tls::NodeTls;
 
@@ -72,6 +74,15 @@ pub(crate) struct NodePlan {
     pub(crate) environment: Vec<(&'static str, &'static str)>,
 }
 
+/// How a node ended by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeEnd {
+    /// It shut down cleanly, because a signal asked it to.
+    pub(crate) is_requested: bool,
+    /// The exit status as text, and where its reason is.
+    pub(crate) text: String,
+}
+
 /// A running node. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct LocalNode {
@@ -93,16 +104,22 @@ impl LocalNode {
         StartingNode::spawn(plan)?.ready().await
     }
 
-    /// Waits until it ends by itself, and returns its exit status as text, and where its reason is.
-    pub(crate) async fn ended(&mut self) -> String {
+    /// Waits until it ends by itself.
+    pub(crate) async fn ended(&mut self) -> NodeEnd {
         use std::os::unix::process::ExitStatusExt;
         match self.child.wait().await {
-            // It could print nothing.
-            Ok(status) if status.signal() == Some(Signal::KILL.as_raw()) => {
-                "it was killed (signal 9), as by a user, or by the system for lack of memory".to_owned()
+            Ok(status) if status.success() => {
+                NodeEnd { is_requested: true, text: "ended, because a signal asked it to".to_owned() }
             }
-            Ok(status) => format!("{}. See its messages above", exit_text(status)),
-            Err(error) => error.to_string(),
+            Ok(status) => {
+                let why = match status.signal() == Some(Signal::KILL.as_raw()) {
+                    // It could print nothing.
+                    true => "as by a user, or by the system for lack of memory",
+                    false => "see its messages above",
+                };
+                NodeEnd { is_requested: false, text: format!("{} ({why})", exit_text(status)) }
+            }
+            Err(error) => NodeEnd { is_requested: false, text: format!("ended: {error}") },
         }
     }
 
@@ -122,7 +139,7 @@ impl LocalNode {
         match timeout(STOP_MAX, self.child.wait()).await {
             Ok(Ok(status)) if status.success() => Ok(()),
             Ok(Ok(status)) => {
-                Err(CommandError::Node(format!("node {id} did not end well: {}", exit_text(status))))
+                Err(CommandError::Node(format!("node {id} did not end well: it {}", exit_text(status))))
             }
             Ok(Err(error)) => Err(CommandError::system("waiting for a node", Path::new("zerohop"), &error)),
             Err(_) => {
@@ -174,13 +191,19 @@ impl StartingNode {
             Ok(Ok(ready)) => Ok(LocalNode { child, ready }),
             // The node reports the reason in its line too, unless it was killed.
             Ok(Err(cause)) => match timeout(KILL_MAX, child.wait()).await {
-                Ok(Ok(status)) => Err(CommandError::Node(match cause {
-                    Some(cause) => format!("the node at {listen} did not start: {cause}"),
-                    None => format!(
-                        "the node at {listen} did not start ({}): see its message above",
+                Ok(Ok(status)) => Err(match cause {
+                    Some(FailedStart { reason, error }) => {
+                        let text = format!("the node at {listen} did not start: {error}");
+                        match reason == NO_PLACE {
+                            true => CommandError::RefusedAs { word: NO_PLACE, reason: text },
+                            false => CommandError::Node(text),
+                        }
+                    }
+                    None => CommandError::Node(format!(
+                        "the node at {listen} did not start (it {}): see its message above",
                         exit_text(status)
-                    ),
-                })),
+                    )),
+                }),
                 _ => Err(CommandError::Node(format!(
                     "the process started as a node at {} says nothing that this program understands",
                     listen
@@ -244,24 +267,28 @@ impl NodePlan {
     }
 }
 
+/// The line of a node that does not start, as all commands print it.
+#[derive(Debug, Deserialize)]
+struct FailedStart {
+    reason: String,
+    error: String,
+}
+
 impl ReadyNode {
     /// Reads the line that a node prints once it serves. The error: it printed the reason why it
     /// ends, or something else.
-    async fn read(output: ChildStdout) -> Result<ReadyNode, Option<String>> {
+    async fn read(output: ChildStdout) -> Result<ReadyNode, Option<FailedStart>> {
         let mut line = String::new();
         BufReader::new(output.take(READY_BYTES_MAX)).read_line(&mut line).await.map_err(|_| None)?;
-        serde_json::from_str(&line).map_err(|_| {
-            let failed: Option<serde_json::Value> = serde_json::from_str(&line).ok();
-            failed.and_then(|failed| Some(failed.get("error")?.as_str()?.to_owned()))
-        })
+        serde_json::from_str(&line).map_err(|_| serde_json::from_str(&line).ok())
     }
 }
 
 fn exit_text(status: ExitStatus) -> String {
     use std::os::unix::process::ExitStatusExt;
     match (status.code(), status.signal()) {
-        (Some(code), _) => format!("it ended with exit code {code}"),
-        (None, Some(signal)) => format!("it was ended by signal {signal}"),
-        (None, None) => status.to_string(),
+        (Some(code), _) => format!("ended with exit code {code}"),
+        (None, Some(signal)) => format!("ended by signal {signal}"),
+        (None, None) => format!("ended: {status}"),
     }
 }

@@ -14,13 +14,15 @@ use rustix::process::Signal;
 use zerohop_server::hosts::PORT_DEFAULT;
 use zerohop_server::logging::{self, LevelFilter, LogFormat};
 use zerohop_server::{
-    REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, Server, ServerOptions, owner, process_of_original,
+    REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, ServeError, Server, ServerOptions, StartError, owner,
+    process_of_original,
 };
 
 pub(crate) use self::command::{NodeCommand, run as command};
 use self::hosts::ClusterArguments;
 use self::partitions::PartitionArguments;
 use crate::common::ending::{CommandEnding, CommandError};
+use crate::common::failure::NO_PLACE;
 use crate::common::runtime::runtime;
 use crate::common::secret::SecretPlace;
 use crate::common::tls::NodeTls;
@@ -177,7 +179,10 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
     {
         runtime()?.block_on(other_cluster::check(data, &owner, &[listen], &credentials))?;
     }
-    let server = Server::start(options).map_err(|error| failed(&error))?;
+    let server = Server::start(options).map_err(|error| match error {
+        StartError::NoPlace { reason } => no_place(reason),
+        other => failed(&other),
+    })?;
     cross_partition::add(&server, credentials, redis_time_out).map_err(|error| failed(&error))?;
     server
         .stop_on_signals()
@@ -191,7 +196,15 @@ fn serve(arguments: &RunArguments) -> Result<CommandEnding, CommandError> {
     if let Err(error) = printed {
         output::problem(&format!("zerohop: {error}"));
     }
-    server.wait().map(|()| CommandEnding::Done).map_err(|error| failed(&error))
+    server.wait().map(|()| CommandEnding::Done).map_err(|error| match error {
+        ServeError::NoPlace { reason } => no_place(reason),
+        other => failed(&other),
+    })
+}
+
+/// The error of a node that its cluster does not have.
+fn no_place(reason: String) -> CommandError {
+    CommandError::RefusedAs { word: NO_PLACE, reason }
 }
 
 fn ready(server: &Server, data: Option<PathBuf>) -> ReadyNode {

@@ -18,8 +18,10 @@ use zerohop_server::{FolderOwner, LocalCluster, LocalStart, StartError, holds_da
 use zerohop_wire::messages::ClusterId;
 
 use crate::common::ending::CommandError;
+use crate::common::failure::NO_PLACE;
 use crate::common::names;
 use crate::common::other_nodes::NODES_MAX;
+use crate::local::NodePlan;
 
 /// See the module.
 #[derive(Debug)]
@@ -133,7 +135,7 @@ impl DataFolder {
     }
 
     /// The positions of nodes that have joined later, in place of lost ones, and have no manager: as bootstrap members they would be refused.
-    pub(super) fn joined_later(&self) -> Vec<usize> {
+    fn joined_later(&self) -> Vec<usize> {
         if !self.file.as_ref().is_some_and(|file| file.is_bootstrapped) {
             return Vec::new();
         }
@@ -147,7 +149,7 @@ impl DataFolder {
 
     /// Records the number of nodes before the first of their folders is made. Returns the start
     /// information for each node, and the name of the cluster.
-    pub(super) fn begin(&mut self, hosts: &[SocketAddr]) -> Result<(LocalStart, String), CommandError> {
+    fn begin(&mut self, hosts: &[SocketAddr]) -> Result<(LocalStart, String), CommandError> {
         if self.nodes() == 0 {
             let file = LocalCluster::new(hosts.to_vec()).map_err(failed)?;
             file.write(&self.root).map_err(failed)?;
@@ -162,6 +164,44 @@ impl DataFolder {
         (local.bootstrap_addresses, local.is_first) =
             (file.bootstrap_addresses.clone(), !file.is_bootstrapped);
         Ok((local, file.name()))
+    }
+
+    /// Completes the plans of all nodes, in the order of their folders, and records their number as [`DataFolder::begin`] does.
+    pub(super) fn complete(&mut self, plans: &mut [NodePlan]) -> Result<(), CommandError> {
+        let listen: Vec<SocketAddr> = plans.iter().map(|plan| plan.listen).collect();
+        let (local, name) = self.begin(&listen)?;
+        for plan in plans.iter_mut() {
+            (plan.local, plan.name) = (Some(local.clone()), name.clone());
+        }
+        let later = self.joined_later();
+        let contact = local.managers.first().map(|(_, at)| *at);
+        for (place, plan) in plans.iter_mut().enumerate() {
+            if contact.is_some() && later.contains(&place) {
+                (plan.join, plan.hosts, plan.local) = (contact, Vec::new(), None);
+            }
+        }
+        Ok(())
+    }
+
+    /// The plan of a node that has served and starts again while others serve; `plans` has the nodes of all folders.
+    ///
+    /// # Errors
+    /// Its folder is missing or cannot be read.
+    pub(super) fn plan_again(
+        root: PathBuf,
+        mut plans: Vec<NodePlan>,
+        place: usize,
+    ) -> Result<NodePlan, CommandError> {
+        let mut folder = DataFolder::read(root)?;
+        if !folder.owners.iter().any(|(owned, _)| *owned == place) {
+            let path = names::path(&node_folder(&folder.root, place));
+            let reason = format!(
+                "{path} is missing or empty. If the folder is elsewhere, stop the cluster, bring the folder back, and start again"
+            );
+            return Err(CommandError::RefusedAs { word: NO_PLACE, reason });
+        }
+        folder.complete(&mut plans)?;
+        Ok(plans.swap_remove(place))
     }
 
     /// Records that all nodes serve together.

@@ -3,8 +3,10 @@
 mod folder;
 mod missing_folders;
 mod occupied_ports;
+mod restarts;
 mod s3;
 mod served;
+mod supervision;
 
 use std::future::poll_fn;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,8 +20,10 @@ use zerohop_wire::plurals::counted;
 
 use self::folder::DataFolder;
 use self::missing_folders::MissingNodes;
+use self::restarts::RestartArguments;
 use self::s3::UpS3;
 use self::served::{ServedPartitions, ready_words, wait_until_served};
+use self::supervision::SupervisedNodes;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::other_nodes::{DATA_DEFAULT, NODES_MAX};
 use crate::common::runtime::{StopSignals, runtime};
@@ -56,6 +60,8 @@ pub(crate) struct UpArguments {
     tls: NodeTls,
     #[command(flatten)]
     redis: RedisTimeout,
+    #[command(flatten)]
+    restart: RestartArguments,
     #[command(flatten)]
     s3: UpS3,
     /// The lowest severity of messages that the nodes log on standard error: error, warn, info, debug or trace.
@@ -115,26 +121,16 @@ async fn serve(
             () = signals.received() => return Ok(CommandEnding::Interrupted),
         }
     }
-    let mut missing = None;
+    let (mut missing, all_plans) = (None, plans.clone());
     if let Some(folder) = &mut folder {
         let listen: Vec<SocketAddr> = plans.iter().map(|plan| plan.listen).collect();
         let credentials = (arguments.secret.read()?, arguments.tls.read()?.and_then(|tls| tls.client));
         let owners = folder.owners().map(|(path, owner)| (path, owner.clone()));
         other_cluster::check_all(owners, &listen, &credentials).await?;
-        let (local, name) = folder.begin(&listen)?;
-        for plan in &mut plans {
-            (plan.local, plan.name) = (Some(local.clone()), name.clone());
-        }
-        let later = folder.joined_later();
-        let contact = local.managers.first().map(|(_, at)| *at);
-        for (place, plan) in plans.iter_mut().enumerate() {
-            if contact.is_some() && later.contains(&place) {
-                (plan.join, plan.hosts, plan.local) = (contact, Vec::new(), None);
-            }
-        }
+        folder.complete(&mut plans)?;
         missing = Some(MissingNodes::remove_from(&mut plans, folder)?);
     }
-    let mut nodes = tokio::select! {
+    let nodes = tokio::select! {
         nodes = start(&plans) => nodes?,
         // Dropping the unfinished start kills the children.
         () = signals.received() => return Ok(CommandEnding::Interrupted),
@@ -158,20 +154,10 @@ async fn serve(
     if let Some(advice) = missing.and_then(|missing| missing.advice(arguments, &nodes)) {
         output::problem(&format!("zerohop: {advice}"));
     }
-    loop {
-        tokio::select! {
-            (place, how) = first_ended(&mut nodes) => {
-                let id = nodes.remove(place).ready.id;
-                let what = format!("node {id} ended by itself: {how}");
-                let Some(other) = nodes.first() else { return Err(CommandError::Node(what)) };
-                let manager = &other.ready.manager;
-                output::problem(&format!(
-                    "zerohop: {what}. The others go on: `--endpoint {manager}` reaches them. To bring it back, stop them with \
-                     Ctrl-C, and start `zerohop up` again"
-                ));
-            }
-            () = signals.received() => break,
-        }
+    let mut nodes = SupervisedNodes::new(nodes, all_plans, arguments);
+    tokio::select! {
+        last = nodes.run() => return Err(last),
+        () = signals.received() => {}
     }
     if !arguments.json {
         output::problem("Stopping; a second Ctrl-C kills.");
@@ -181,7 +167,7 @@ async fn serve(
         if let Some(gateway) = &mut gateway {
             gateway.stop().await;
         }
-        stop(nodes).await
+        stop(nodes.into_serving()).await
     };
     tokio::select! {
         stopped = stop_all => stopped.map(|()| CommandEnding::Done),
@@ -206,20 +192,6 @@ async fn start(plans: &[NodePlan]) -> Result<Vec<LocalNode>, CommandError> {
     })
     .await?;
     Ok(nodes.into_iter().flatten().collect())
-}
-
-/// The first node that ends, and its exit status as text.
-async fn first_ended(nodes: &mut [LocalNode]) -> (usize, String) {
-    let mut waits: Vec<_> = nodes.iter_mut().map(|node| Box::pin(node.ended())).collect();
-    poll_fn(|context| {
-        for (place, wait) in waits.iter_mut().enumerate() {
-            if let Poll::Ready(how) = wait.as_mut().poll(context) {
-                return Poll::Ready((place, how));
-            }
-        }
-        Poll::Pending
-    })
-    .await
 }
 
 /// Asks all nodes to end before it waits for any.
@@ -283,9 +255,6 @@ impl UpArguments {
             environment: Vec::new(),
         };
         let first = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        if nodes == 1 {
-            return Ok((vec![plan(1, first, &[], self.instances)], None));
-        }
         let nodes = nodes as usize;
         let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
         let instances = self.instances.unwrap_or(cores / nodes).max(1);
@@ -302,6 +271,9 @@ impl UpArguments {
             _ => None,
         };
         let first = reserved.as_ref().map_or(first, ReservedPorts::first);
+        if nodes == 1 {
+            return Ok((vec![plan(1, first, &[], self.instances)], reserved));
+        }
         first.port().checked_add(ports).ok_or_else(no_room)?;
         let hosts: Vec<SocketAddr> = (0..nodes)
             .map(|node| SocketAddr::new(first.ip(), first.port() + (node * (instances + 1)) as u16))

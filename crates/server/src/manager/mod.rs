@@ -175,9 +175,9 @@ fn run(plan: ManagerPlan) -> Result<(), ServeError> {
             match clustered {
                 None => std::future::pending().await,
                 Some((plan, folder, inputs)) => {
-                    let reason = cluster::run(&shared, *plan, folder, inputs).await;
+                    let error = cluster::run(&shared, *plan, folder, inputs).await;
                     // The supervisor exists as long as this task.
-                    drop(over_out.send(reason));
+                    drop(over_out.send(error));
                     std::future::pending::<()>().await;
                 }
             }

@@ -29,10 +29,10 @@ pub(super) async fn run(
     shared: &Rc<ManagerShared>,
     mut control: mpsc::Receiver<ManagerInput>,
     stop: &Arc<Notify>,
-    mut over: oneshot::Receiver<String>,
+    mut over: oneshot::Receiver<ServeError>,
 ) -> Result<(), ServeError> {
     let leave = Arc::new(Notify::new());
-    let mut over_reason = None;
+    let mut over_error = None;
     let mut ended: Vec<InstanceExit> = Vec::new();
     let why = loop {
         let input = tokio::select! {
@@ -47,9 +47,10 @@ pub(super) async fn run(
                 break NodePhase::Stopping;
             }
             // The sender is dropped only with the manager.
-            Ok(reason) = &mut over => {
+            Ok(error) = &mut over => {
+                let reason = error.to_string();
                 error!(reason, "the node is no longer a member of the cluster, and stops");
-                over_reason = Some(reason.clone());
+                over_error = Some(error);
                 break NodePhase::Failed(reason);
             }
         };
@@ -82,8 +83,8 @@ pub(super) async fn run(
     info!(phase = why.name(), "stopping");
     shared.phase.replace(why);
     let stopped = stop_all(shared, &mut control, ended).await;
-    match over_reason {
-        Some(reason) => Err(ServeError::Cluster { reason }),
+    match over_error {
+        Some(error) => Err(error),
         None => stopped,
     }
 }

@@ -207,7 +207,7 @@ fn wait(server: &mut Server, opening: &Receiver<OpeningOrder>) -> Result<Opening
         if let Some(running) = &mut server.running
             && let Some(Err(error)) = running.ended_within(Duration::ZERO)
         {
-            return Err(StartError::Cluster { reason: error.to_string() });
+            return Err(error.clone().into());
         }
     }
     let reason = format!(
@@ -219,11 +219,10 @@ fn wait(server: &mut Server, opening: &Receiver<OpeningOrder>) -> Result<Opening
 /// The reason why the manager has ended.
 fn ended(server: &mut Server) -> StartError {
     let ended = server.running.as_mut().and_then(|running| running.ended_within(START_FAILED_WAIT));
-    let reason = match ended {
-        Some(Err(error)) => error.to_string(),
-        _ => "the manager has ended; the log says why".to_owned(),
-    };
-    StartError::Cluster { reason }
+    match ended {
+        Some(Err(error)) => error.clone().into(),
+        _ => StartError::Cluster { reason: "the manager has ended; the log says why".to_owned() },
+    }
 }
 
 /// How many nodes of a list bootstrap the control group: 1, 3 or 5.

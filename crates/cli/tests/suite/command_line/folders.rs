@@ -245,7 +245,7 @@ fn cluster_restarts_at_other_ports() {
     has_moved(&third, &known);
     assert_eq!(third.end_with(Signal::INT), Some(0));
     // Each node but the last is at the former address of the next node.
-    let fourth = ServingProgram::start(up(&data, port + 2, &[]));
+    let fourth = ServingProgram::start(up(&data, port + 2, &["--no-restart"]));
     let known = store(&fourth);
     has_moved(&fourth, &known);
     // The control group is complete: without one node the others have a quorum.

@@ -39,7 +39,7 @@ fn values(records: &[Value]) -> Vec<&str> {
 }
 
 fn start(folder: &Path) -> ServingProgram {
-    ServingProgram::up(&["--instances", "2", "--data", folder.join("data").to_str().unwrap()])
+    ServingProgram::up(&["--no-restart", "--instances", "2", "--data", folder.join("data").to_str().unwrap()])
 }
 
 #[test]

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::support::serving::{ServingProgram, code, stderr, stdout, wait_until_exited};
 
 fn start(data: &Path) -> ServingProgram {
-    ServingProgram::up(&["--instances", "2", "--data", data.to_str().unwrap()])
+    ServingProgram::up(&["--no-restart", "--instances", "2", "--data", data.to_str().unwrap()])
 }
 
 /// Kills the process of the only node; the program ends with it.

@@ -40,6 +40,7 @@ mod redis_tls;
 mod refused_joins;
 mod regions;
 mod replaced_blobs;
+mod restarts;
 mod s3;
 mod s3_access;
 mod s3_monitoring;

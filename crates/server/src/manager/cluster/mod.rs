@@ -27,6 +27,7 @@ pub(super) use self::follow::follow;
 pub(super) use self::peers::serve as serve_peer;
 pub(super) use self::run::run;
 
+use crate::error::ServeError;
 use crate::instance::InstanceMessage;
 
 /// The parameters of a node in a cluster.
@@ -84,6 +85,20 @@ impl std::fmt::Display for MembershipEnd {
                 "the cluster cannot be joined: {by}, which was to be asked, does not talk to this node: {reason}"
             ),
             MembershipEnd::Store(reason) => write!(f, "the control log cannot be written: {reason}"),
+        }
+    }
+}
+
+impl From<MembershipEnd> for ServeError {
+    fn from(end: MembershipEnd) -> ServeError {
+        let reason = end.to_string();
+        let MembershipEnd::Ended(ended) = end else { return ServeError::Cluster { reason } };
+        match ended {
+            EndReason::Removed { .. }
+            | EndReason::OtherCluster { .. }
+            | EndReason::BootstrappedBefore { .. } => ServeError::NoPlace { reason },
+            // These may pass: a process that was killed is still known, or a change is in progress.
+            EndReason::AnotherStart { .. } | EndReason::Refused { .. } => ServeError::Cluster { reason },
         }
     }
 }

@@ -25,6 +25,7 @@ use super::super::shared::ManagerShared;
 use super::peers::Peers;
 use super::store::{ManagerStore, StoreWrite};
 use super::{ClusterPlan, FirstKeyspace, MembershipEnd, OpeningOrder};
+use crate::error::ServeError;
 use crate::folder::NodeFolder;
 use crate::instance::{InstanceMessage, InstanceNotice};
 use crate::limits::STATS_WAIT;
@@ -76,7 +77,7 @@ pub(in crate::manager) async fn run(
     plan: ClusterPlan,
     folder: NodeFolder,
     (inputs, mut inputs_in): (mpsc::Sender<Input>, mpsc::Receiver<Input>),
-) -> String {
+) -> ServeError {
     let ClusterPlan { settings, log_bytes, first, opening, instance_messages: mut words } = plan;
     let saved = SavedMember {
         cluster: settings.cluster,
@@ -87,12 +88,15 @@ pub(in crate::manager) async fn run(
     let clock = Stopwatch::start();
     let (agent, good_bytes) = match Agent::open(Time(0), settings) {
         Ok(opened) => opened,
-        Err(error) => return format!("the control log in the data folder cannot be used: {error}"),
+        Err(error) => {
+            let reason = format!("the control log in the data folder cannot be used: {error}");
+            return ServeError::Cluster { reason };
+        }
     };
     let good_bytes = log_bytes.min(good_bytes as u64);
     let store = match ManagerStore::start(folder, good_bytes, inputs) {
         Ok(store) => store,
-        Err(error) => return format!("no thread: {error}"),
+        Err(error) => return ServeError::Cluster { reason: format!("no thread: {error}") },
     };
     let mut runner = Runner {
         shared: Rc::clone(shared),
@@ -122,7 +126,7 @@ pub(in crate::manager) async fn run(
     loop {
         runner.after_effects();
         if let Some(over) = runner.over.take() {
-            return over.to_string();
+            return over.into();
         }
         let wake = runner.wake_at();
         tokio::select! {
