@@ -54,6 +54,8 @@ pub(crate) enum PythonAnswer {
     Record(Option<Record>),
     Info(Option<Info>),
     Many(Vec<Result<Reply, Error>>),
+    /// The result of each operation of a batch.
+    Outcomes(Vec<Result<PythonAnswer, Problem>>),
     Keys(Option<Vec<ScanKey>>),
     KeysAndValues(Option<Vec<ScanKey>>),
     Keyspace(Keyspace),
@@ -132,14 +134,8 @@ impl PythonAnswer {
                 let records = records.into_iter().map(|record| Self::Record(record).object(py, core));
                 PyList::new(py, records.collect::<PyResult<Vec<_>>>()?)?.into_py_any(py)
             }
-            Self::Committed { version, results } => {
-                let one = |result: Result<Self, Problem>| match result {
-                    Ok(answer) => answer.object(py, core),
-                    Err(problem) => Ok(problem.value(py)?.unbind()),
-                };
-                let results = results.into_iter().map(one).collect::<PyResult<Vec<_>>>()?;
-                (version, PyList::new(py, results)?).into_py_any(py)
-            }
+            Self::Committed { version, results } => (version, outcomes(py, core, results)?).into_py_any(py),
+            Self::Outcomes(results) => outcomes(py, core, results)?.into_py_any(py),
             Self::Version(number) | Self::Number(number) => number.into_py_any(py),
             Self::Signed(number) => number.into_py_any(py),
             Self::Flag(flag) => flag.into_py_any(py),
@@ -214,6 +210,19 @@ impl PythonAnswer {
             Self::WatchEvent(number, event) => watch_event::to_python(py, number, event),
         }
     }
+}
+
+/// A list with the result, or the exception, of each operation.
+fn outcomes<'py>(
+    py: Python<'py>,
+    core: &Arc<Core>,
+    results: Vec<Result<PythonAnswer, Problem>>,
+) -> PyResult<Bound<'py, PyList>> {
+    let one = |result: Result<PythonAnswer, Problem>| match result {
+        Ok(answer) => answer.object(py, core),
+        Err(problem) => Ok(problem.value(py)?.unbind()),
+    };
+    PyList::new(py, results.into_iter().map(one).collect::<PyResult<Vec<_>>>()?)
 }
 
 fn list<'py>(py: Python<'py>, values: &[Bytes]) -> PyResult<Bound<'py, PyList>> {

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyByteArray, PyBytes, PyString};
-use zerohop_client::{Condition, Expiry, Timestamp, WaitUntil};
+use zerohop_client::{Condition, Expiry, Range, Timestamp, WaitUntil};
 
 use crate::memory;
 
@@ -84,6 +84,11 @@ pub(crate) fn condition(word: Option<&str>, version: Option<u64>) -> PyResult<Co
             Err(PyValueError::new_err("an operation hangs on one condition: absent, present, or a version"))
         }
     }
+}
+
+/// A part of a list, up to its end without `stop`.
+pub(crate) fn range(start: i64, stop: Option<i64>) -> Range {
+    Range { start, stop: stop.unwrap_or(i64::MAX) }
 }
 
 /// The condition of a wait.

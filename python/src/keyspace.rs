@@ -5,16 +5,16 @@ use std::sync::Arc;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use zerohop_client::{Keyspace, Range};
+use zerohop_client::Keyspace;
 
-use crate::arguments::{Blob, WaitArgument, condition, expiry, limit};
+use crate::arguments::{Blob, WaitArgument, condition, expiry, limit, range};
+use crate::batch::NativeBatch;
 use crate::blobs::NativeBlobs;
 use crate::core::Core;
 use crate::handles::NativeKeyspace;
 use crate::number::NumberChange;
+use crate::operation::{PythonOperation, SendOptions};
 use crate::outcome::{self, CallOutcome, UsedArguments};
-
-use crate::operation::PythonOperation;
 use crate::scan::{NativeScan, ScanArguments};
 use crate::watch::{NativeWatch, WatchArguments};
 
@@ -186,6 +186,11 @@ impl NativeKeyspace {
         self.run(py, PythonOperation::ReadMany(keys), None)
     }
 
+    /// A batch of operations of any kinds.
+    fn batch(&self) -> NativeBatch {
+        NativeBatch::new(Arc::clone(&self.core), Arc::clone(&self.keyspace))
+    }
+
     /// Its blobs.
     fn blobs(&self) -> NativeBlobs {
         NativeBlobs::new(Arc::clone(&self.core), Arc::clone(&self.keyspace))
@@ -255,12 +260,8 @@ impl NativeKeyspace {
         let limit = limit(timeout)?;
         let keyspace = Arc::clone(&self.keyspace);
         outcome::run(&self.core, py, async move {
-            let result = operation.run(&keyspace, limit).await;
+            let result = operation.run(&keyspace, SendOptions::within(limit)).await;
             CallOutcome { result, spent: UsedArguments::Operation(operation) }
         })
     }
-}
-
-fn range(start: i64, stop: Option<i64>) -> Range {
-    Range { start, stop: stop.unwrap_or(i64::MAX) }
 }

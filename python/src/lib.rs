@@ -18,6 +18,7 @@
 
 mod answer;
 mod arguments;
+mod batch;
 mod blob;
 mod blob_list;
 mod blobs;
@@ -54,6 +55,8 @@ mod watch_event;
 /// The module `zerohop._native`.
 #[pyo3::pymodule]
 mod _native {
+    #[pymodule_export]
+    use crate::batch::NativeBatch;
     #[pymodule_export]
     use crate::blob_list::NativeBlobList;
     #[pymodule_export]

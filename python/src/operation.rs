@@ -1,8 +1,14 @@
 //! Operations on a keyspace with owned arguments: they run without Python.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
-use zerohop_client::{Condition, Error, Expiry, Failure, Keyspace, Range, Reason, Record, RecordType, Reply};
+use zerohop_client::{
+    Coalescing, Collect, Condition, Error, Expiry, Failure, Keyspace, Range, Reason, Record, RecordType,
+    Reply,
+};
+use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::{
     Insert, Query, RecordOperation as WireOperation, RecordRead, RecordWrite, Remove, WriteChange,
 };
@@ -43,17 +49,34 @@ pub(crate) enum PythonOperation {
     RemoveMany(Vec<Blob>),
 }
 
+/// How an operation is sent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SendOptions {
+    /// The time limit, by default the client's. Batches of one kind have the default.
+    pub(crate) limit: Option<Duration>,
+    /// Whether it shares a frame with operations that are submitted in the same turn.
+    shares_frame: bool,
+}
+
+impl SendOptions {
+    /// Those of a single call.
+    pub(crate) fn within(limit: Option<Duration>) -> SendOptions {
+        SendOptions { limit, shares_frame: false }
+    }
+}
+
 impl PythonOperation {
-    /// Runs it. `limit` is the time limit, by default the client's; a batch always has the default.
+    /// Runs it.
     pub(crate) async fn run(
         &self,
         keyspace: &Keyspace,
-        limit: Option<Duration>,
+        SendOptions { limit, shares_frame }: SendOptions,
     ) -> Result<PythonAnswer, Problem> {
         // Rare operations are boxed, so that the common ones stay small.
         macro_rules! done {
             ($operation:expr) => {{
                 let operation = $operation;
+                let operation = if shares_frame { operation.collecting(SAME_TURN) } else { operation };
                 match limit {
                     Some(limit) => operation.deadline(limit).await?,
                     None => operation.await?,
@@ -138,6 +161,81 @@ impl PythonOperation {
     }
 }
 
+/// For operations that are submitted in the same turn.
+const SAME_TURN: Coalescing = Coalescing::Within(Collect { delay_us: 0, bytes: BODY_BYTES_MAX as u32 });
+
+impl PythonOperation {
+    /// Bytes of keys and values that it sends.
+    fn bytes(&self) -> usize {
+        let length = |blob: &Blob| blob.as_ref().len();
+        let all = |blobs: &[Blob]| blobs.iter().map(length).sum::<usize>();
+        match self {
+            Self::Get(key) | Self::Lookup(key) | Self::Inspect(key) | Self::Take(key) => length(key),
+            Self::Remove { key, .. }
+            | Self::Increment { key, .. }
+            | Self::Expire { key, .. }
+            | Self::Values { key, .. }
+            | Self::Trim { key, .. }
+            | Self::Wait { key, .. }
+            | Self::Transform { key, .. } => length(key),
+            Self::Insert { key, value, .. } => length(key) + length(value),
+            Self::Extend { key, bytes } => length(key) + length(bytes),
+            Self::Append { key, values } => length(key) + all(values),
+            Self::CompareSwap { key, expected, new } => {
+                length(key) + expected.iter().chain(new).map(length).sum::<usize>()
+            }
+            Self::ReadMany(keys) | Self::GetMany(keys) | Self::RemoveMany(keys) => all(keys),
+            Self::InsertMany { records, .. } => {
+                records.iter().map(|(key, value)| length(key) + length(value)).sum()
+            }
+        }
+    }
+}
+
+/// Runs operations together, in as many rounds as the bounds require. Each has its own result, in their order.
+pub(crate) async fn run_together(
+    operations: &[PythonOperation],
+    keyspace: &Keyspace,
+    limit: Option<Duration>,
+) -> Vec<Result<PythonAnswer, Problem>> {
+    let options = SendOptions { limit, shares_frame: true };
+    let mut results = Vec::with_capacity(operations.len());
+    let mut left = operations;
+    while !left.is_empty() {
+        let (now, later) = left.split_at(piece(left, PythonOperation::bytes));
+        let mut calls: Vec<_> = now.iter().map(|one| Box::pin(one.run(keyspace, options))).collect();
+        let mut early: Vec<_> = calls.iter().map(|_| None).collect();
+        // The first poll of a call sends its operation: all are sent in this turn.
+        poll_fn(|context| {
+            for (call, result) in calls.iter_mut().zip(&mut early) {
+                if let Poll::Ready(done) = call.as_mut().poll(context) {
+                    *result = Some(done);
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        for (call, early) in calls.into_iter().zip(early) {
+            results.push(match early {
+                Some(result) => result,
+                None => call.await,
+            });
+        }
+        left = later;
+    }
+    results
+}
+
+/// The number of the first items that are sent together: at least one.
+fn piece<T>(items: &[T], size: impl Fn(&T) -> usize) -> usize {
+    let mut bytes = 0;
+    let fits = |item: &&T| {
+        bytes += size(item);
+        bytes <= BATCH_BYTES_MAX
+    };
+    items.iter().take(BATCH_OPERATIONS_MAX).take_while(fits).count().max(1)
+}
+
 fn borrowed(blob: &Blob) -> &[u8] {
     blob.as_ref()
 }
@@ -152,13 +250,7 @@ async fn batch<'a, T>(
     let mut outcomes = Vec::with_capacity(items.len());
     let mut left = items;
     while !left.is_empty() {
-        let mut bytes = 0;
-        let fits = |item: &&T| {
-            bytes += size(item);
-            bytes <= BATCH_BYTES_MAX
-        };
-        let count = left.iter().take(BATCH_OPERATIONS_MAX).take_while(fits).count().max(1);
-        let (now, later) = left.split_at(count);
+        let (now, later) = left.split_at(piece(left, &size));
         let operations: Vec<WireOperation<'a>> = now.iter().map(&operation).collect();
         let results = keyspace.batch(&operations).await.into_iter().zip(&operations);
         outcomes.extend(results.map(|(outcome, operation)| match outcome {

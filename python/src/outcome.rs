@@ -25,6 +25,7 @@ pub(crate) struct CallOutcome {
 pub(crate) enum UsedArguments {
     Nothing,
     Operation(PythonOperation),
+    Batch(Vec<PythonOperation>),
     Blob(BlobOperation),
     Names(Vec<Blob>),
     Memory(Arc<Memory>),

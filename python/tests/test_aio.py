@@ -64,6 +64,7 @@ def test_every_operation_does_what_its_waiting_twin_does(keyspace: zerohop.Keysp
         # A mapping's methods cannot be awaited.
         (zerohop.Keyspace, Keyspace, "clear items keys popitem setdefault update values", "contains"),
         (zerohop.Blobs, zerohop.aio.Blobs, "", ""),
+        (zerohop.Batch, zerohop.aio.Batch, "", ""),
         (zerohop.Transaction, zerohop.aio.Transaction, "", ""),
         (zerohop._transaction.TransactionKeyspace, zerohop._aio_blobs.TransactionKeyspace, "", ""),
         (zerohop._transaction_blobs.TransactionBlobs, zerohop._aio_blobs.TransactionBlobs, "", ""),

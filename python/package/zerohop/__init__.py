@@ -15,6 +15,7 @@ b'blue'
 `connect` opens a client of a cluster that is there already; `zerohop.aio` has the same for asyncio.
 """
 
+from zerohop._batch import Batch
 from zerohop._blob_names import BlobInfo, NoBlobError
 from zerohop._blobs import BlobIO, Blobs
 from zerohop._client import Client, connect
@@ -62,6 +63,7 @@ from zerohop.errors import (
 __all__ = [
     "AbortedError",
     "AccessError",
+    "Batch",
     "BatchError",
     "BlobIO",
     "BlobInfo",

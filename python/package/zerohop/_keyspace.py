@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal, Optional, TypeVar, Union, cast, 
 
 from zerohop import _values
 from zerohop._blob_names import no_record
+from zerohop._batch import Batch
 from zerohop._blobs import Blobs
 from zerohop._native import NativeKeyspace, NativeScan
 from zerohop._values import Expire, Info, Key, Record, Value, Version
+from zerohop._views import Items, Values, pages
 from zerohop._watches import Change, Mark, Watch, interval_ms
-from zerohop.errors import BatchError, CompareFailedError, ConditionFailedError, NotFoundError
+from zerohop.errors import CompareFailedError, ConditionFailedError, NotFoundError
 
 if TYPE_CHECKING:
     from zerohop._client import Client
@@ -19,9 +21,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _MISSING: Any = object()
-
-_PAGE_KEYS = 1024
-"""Number of keys of a page whose values are read together."""
 
 
 class Keyspace(MutableMapping[Key, Value]):
@@ -280,6 +279,32 @@ class Keyspace(MutableMapping[Key, Value]):
 
     # Batches.
 
+    def batch(self) -> Batch:
+        """A batch of operations of any kinds, which are sent together at the end of a `with` block, or by `run`.
+
+        Each method adds an operation, and returns an `Outcome`, whose `value` is the result once the batch has run. This is
+        not a transaction: each operation takes effect, or fails, on its own, and no order is promised among those of one key.
+
+        >>> keyspace.set_many({"colour": "blue", "stock": "7"})
+        >>> with keyspace.batch() as batch:
+        ...     colour, stock = batch.get("colour"), batch.increment("stock", -2)
+        ...     crew = batch.append("crew:1", "Nemo", "Ned")
+        >>> colour.value, stock.value, crew.value
+        (b'blue', 5, 2)
+
+        Raises `BatchError` if some failed; the others are done. `outcomes` of the error has the results and exceptions in the
+        order of the batch, and the `value` of an outcome raises its own exception.
+
+        >>> batch = keyspace.batch()
+        >>> taken, sum = batch.set("colour", "red", only_if="absent"), batch.increment("stock")
+        >>> try:
+        ...     batch.run()
+        ... except zerohop.BatchError as error:
+        ...     [type(failure).__name__ for failure in error.failures], sum.value
+        (['ConditionFailedError'], 6)
+        """
+        return Batch(self._native.batch())
+
     def get_many(self, keys: Iterable[Key]) -> list[Optional[bytes]]:
         """The bytes of several records, requested together, in the order of the keys; `None` for absent ones.
 
@@ -481,11 +506,11 @@ class Keyspace(MutableMapping[Key, Value]):
 
     def items(self) -> ItemsView[Key, bytes]:
         """Keys and values; values are read page by page. A list raises `WrongTypeError`."""
-        return _Items(self)
+        return Items(self)
 
     def values(self) -> ValuesView[bytes]:
         """The values; a list raises `WrongTypeError`."""
-        return _Values(self)
+        return Values(self)
 
     @overload
     def pop(self, key: Key) -> bytes: ...
@@ -537,45 +562,8 @@ class Keyspace(MutableMapping[Key, Value]):
 
     def clear(self) -> None:
         """Removes all records that exist when it begins."""
-        for page in _pages(self.scan()):
+        for page in pages(self.scan()):
             self.delete_many(page)
-
-
-class _Items(ItemsView[Key, bytes]):
-    def __init__(self, keyspace: Keyspace) -> None:
-        self._keyspace = keyspace
-
-    def __iter__(self) -> Iterator[tuple[Key, bytes]]:
-        for page in _pages(self._keyspace.scan()):
-            try:
-                values = self._keyspace.get_many(page)
-            except BatchError as error:
-                raise error.failures[0] from None
-            for key, value in zip(page, values):
-                # Skips records that were removed meanwhile.
-                if value is not None:
-                    yield key, value
-
-    def __contains__(self, item: object) -> bool:
-        key, value = cast("tuple[Key, Value]", item)
-        return self._keyspace.get(key) == _values.as_bytes(value)
-
-    def __len__(self) -> int:
-        return len(self._keyspace)
-
-
-class _Values(ValuesView[bytes]):
-    def __init__(self, keyspace: Keyspace) -> None:
-        self._keyspace = keyspace
-
-    def __iter__(self) -> Iterator[bytes]:
-        return (value for _, value in _Items(self._keyspace))
-
-    def __contains__(self, value: object) -> bool:
-        return any(one == value for one in self)
-
-    def __len__(self) -> int:
-        return len(self._keyspace)
 
 
 def _listed(scan: NativeScan) -> Iterator[Any]:
@@ -584,14 +572,3 @@ def _listed(scan: NativeScan) -> Iterator[Any]:
         if page is None:
             return
         yield from page
-
-
-def _pages(keys: Iterator[bytes]) -> Iterator[list[Key]]:
-    page: list[Key] = []
-    for key in keys:
-        page.append(key)
-        if len(page) == _PAGE_KEYS:
-            yield page
-            page = []
-    if page:
-        yield page

@@ -36,17 +36,20 @@ RETRY_SECONDS = 10.0
 
 
 class Outcome(Generic[T]):
-    """The result of a write in a transaction: its `value`, once the transaction is committed."""
+    """The result of a write in a transaction, once it is committed, or of an operation in a batch, once it has run: its
+    `value`."""
 
     __slots__ = ("_value",)
 
-    def __init__(self) -> None:
-        self._value: Any = BatchError("the transaction is not committed: there is no value yet", "NotCommitted")
+    def __init__(self, none_yet: Optional[BatchError] = None) -> None:
+        self._value: Any = none_yet or BatchError(
+            "the transaction is not committed: there is no value yet", "NotCommitted"
+        )
 
     @property
     def value(self) -> T:
-        """The value. Raises the exception of this write if it was refused, and `Error` before the
-        commit."""
+        """The value. Raises the exception of this operation if it failed, and `BatchError` before the commit, or before the
+        batch has run."""
         if isinstance(self._value, Error):
             raise self._value
         return cast(T, self._value)

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn, Optional, TypeVar, Union, cast, overload
 
 from zerohop import _local, _values
+from zerohop._aio_batch import Batch
 from zerohop._aio_blobs import BlobFile, Blobs, Transaction
 from zerohop._aio_logs import Log, LogCursor, LogGroup
 from zerohop._aio_objects import Bucket, ObjectReader
@@ -42,6 +43,7 @@ from zerohop._watches import Change, Mark, history_ms, interval_ms
 from zerohop.errors import CompareFailedError, ConditionFailedError, ConflictError, Error
 
 __all__ = [
+    "Batch",
     "BlobFile",
     "Blobs",
     "Bucket",
@@ -455,6 +457,11 @@ class Keyspace:
     ) -> int:
         """Keeps a part of a list and drops the rest. Returns the remaining length."""
         return cast(int, await self._native.trim(key, start, stop, timeout))
+
+    def batch(self) -> Batch:
+        """A batch of operations of any kinds, which are sent together at the end of an `async with` block, or by `run`, which
+        is awaited: as `zerohop.Keyspace.batch`."""
+        return Batch(self._native.batch())
 
     async def get_many(self, keys: Iterable[Key]) -> list[Optional[bytes]]:
         """The bytes of several records, requested together; `None` for absent ones."""

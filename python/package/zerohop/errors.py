@@ -16,9 +16,12 @@ NotANumber 204 b'name'
 
 from __future__ import annotations
 
-from typing import Optional, Union
+from typing import TYPE_CHECKING, Optional, Union
 
-Outcome = Union[bytes, int, None, "Error"]
+if TYPE_CHECKING:
+    from zerohop._values import Info, Record
+
+Outcome = Union[bytes, int, float, "list[bytes]", "Record", "Info", None, "Error"]
 
 
 class Error(Exception):
