@@ -51,6 +51,13 @@ def test_the_package_says_its_version() -> None:
     assert importlib.metadata.version("zerohop") == zerohop.__version__
 
 
+def test_the_wheel_has_the_licence() -> None:
+    installed = importlib.metadata.distribution("zerohop")
+    assert installed.metadata["License-Expression"] == "Apache-2.0" and installed.metadata["License-File"] == "LICENSE"
+    [file] = [file for file in installed.files or [] if file.parts[1:] == ("licenses", "LICENSE")]
+    assert file.read_binary() == (FOLDER.parent / "LICENSE").read_bytes()
+
+
 def test_building_from_a_checkout_includes_the_program(backend: Any, checkout: Path) -> None:
     scripts = checkout / "python" / "zerohop.data" / "scripts"
     for settings, word in ((None, "release"), ({"build-args": "--profile dev"}, "dev"), (None, "release")):
@@ -116,3 +123,4 @@ def test_pip_finds_the_package_from_both_folders(folder: Path, tmp_path: Path) -
     subprocess.run(call, cwd=folder, check=True, capture_output=True, env={**os.environ, "PATH": path})
     [info] = tmp_path.glob("*.dist-info")
     assert "\nName: zerohop\n" in (info / "METADATA").read_text()
+    assert (info / "licenses" / "LICENSE").read_bytes() == (FOLDER.parent / "LICENSE").read_bytes()
