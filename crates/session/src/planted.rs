@@ -44,6 +44,8 @@ pub enum Bug {
     WrittenNotChecked,
     /// A read does not see what the transaction has written before.
     OwnWritesUnseen,
+    /// A transaction that has only read is committed without the confirmation of what it has read.
+    ReadsNotConfirmed,
     /// A repeated read asks the server again, and its version replaces the one that was read.
     RereadReplaces,
     /// The commit leaves out staged writes.
@@ -101,7 +103,7 @@ impl Bug {
         [Bug::MarkOfOnePartition, Bug::WatchPositionLost, Bug::WatchSkipsSibling];
 
     /// The mutants of procedures.
-    pub const OF_PROCEDURES: [Bug; 20] = [
+    pub const OF_PROCEDURES: [Bug; 21] = [
         Bug::ScanSkipsChildren,
         Bug::ScanCursorLost,
         Bug::SnapshotNotFixed,
@@ -110,6 +112,7 @@ impl Bug {
         Bug::OnlyReadNotChecked,
         Bug::WrittenNotChecked,
         Bug::OwnWritesUnseen,
+        Bug::ReadsNotConfirmed,
         Bug::RereadReplaces,
         Bug::StagedLeftOut,
         Bug::BlobReadUnconfirmed,

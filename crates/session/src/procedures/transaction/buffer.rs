@@ -86,6 +86,8 @@ pub(super) struct CommitItems {
     pub(super) checks: usize,
     /// The records that were read, with their versions; zero: there was none.
     pub(super) reads: Vec<(RecordName, Timestamp)>,
+    /// The transaction writes nothing, and has read every record on whose version it depends.
+    pub(super) has_only_reads: bool,
     /// The commit has nothing to check or write: the transaction has read one record, at this version.
     pub(super) is_empty: Option<Timestamp>,
 }
@@ -304,8 +306,10 @@ impl Buffer {
         let mut items = Vec::new();
         if self.writes.is_empty() && self.reads == 1 && !self.requires {
             let is_settled = self.records.values().find_map(|seen| seen.version);
-            return CommitItems { items, checks: 0, reads: Vec::new(), is_empty: is_settled };
+            let (reads, has_only_reads) = (Vec::new(), true);
+            return CommitItems { items, checks: 0, reads, has_only_reads, is_empty: is_settled };
         }
+        let has_only_reads = self.writes.is_empty() && !self.requires;
         if is_planted(Bug::StagedLeftOut) && self.writes.iter().any(|item| !item.is_ahead()) {
             self.records.values_mut().for_each(|seen| seen.writes.clear());
             self.writes.retain(|item| !item.is_ahead());
@@ -329,7 +333,7 @@ impl Buffer {
         let checks = items.len();
         items.append(&mut self.writes);
         let reads = self.records.into_iter().filter_map(|(name, seen)| Some((name, seen.version?))).collect();
-        CommitItems { items, checks, reads, is_empty: None }
+        CommitItems { items, checks, reads, has_only_reads, is_empty: None }
     }
 
     /// Counts the bytes of an operation, which adds this many items to the commit. Errors: the transaction has too many of either.

@@ -8,6 +8,7 @@ mod batch;
 mod blob_buffer;
 mod blobs;
 mod buffer;
+mod confirmed_reads;
 mod overlay;
 mod retry;
 mod stage;
@@ -280,6 +281,11 @@ impl Transaction {
         let mut update_locks = std::mem::take(&mut buffer.update_locks);
         let commit = buffer.into_commit();
         if let Some(version) = commit.is_empty {
+            return Ok(CommittedTransaction { version, answers: Vec::new() });
+        }
+        if commit.has_only_reads
+            && let Some(version) = confirmed_reads::confirm(&self.client, &commit.reads).await
+        {
             return Ok(CommittedTransaction { version, answers: Vec::new() });
         }
         let changed = commit.items.iter().skip(commit.checks).map(record_name).collect();
