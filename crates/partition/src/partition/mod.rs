@@ -198,12 +198,14 @@ impl Partition {
             }
             PartitionEvent::Tick => self.tick(engine, at.map, effects),
             PartitionEvent::TokensChanged => {
-                PartitionChanges { partition: self }.time_out(engine, u64::MAX, effects);
+                // Not by what is here: this member may have been replaced, and not know of it yet.
+                let again = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
+                PartitionChanges { partition: self }.fail(&again, effects);
                 Ok(())
             }
             PartitionEvent::Disconnected { connection } => {
                 self.waits.disconnect(connection);
-                PartitionUpdateLocks { partition: self }.disconnect(engine, connection, effects);
+                PartitionUpdateLocks { partition: self }.disconnect(connection);
                 self.feed.disconnect(connection);
                 self.disconnect_transactions(connection);
                 Ok(())

@@ -84,15 +84,12 @@ impl PartitionUpdateLocks<'_> {
         }
     }
 
-    /// Ends the locks of a connection.
-    pub(super) fn disconnect<D: Disk>(
-        &mut self,
-        engine: &mut Engine<D>,
-        connection: u64,
-        effects: &mut dyn PartitionEffects,
-    ) {
-        for key in self.partition.waits.update_locks.of_connection(connection) {
-            self.end(engine, &key, effects);
+    /// Ends the locks of a connection with the next tick: only then is it certain that this member may answer the requests that wait.
+    pub(super) fn disconnect(&mut self, connection: u64) {
+        let now_ms = self.partition.clock.now_ms();
+        let locks = &mut self.partition.waits.update_locks;
+        for key in locks.of_connection(connection) {
+            locks.set_end(&key, now_ms);
         }
     }
 

@@ -86,9 +86,13 @@ fn a_lost_connection_gives_its_locks_and_requests_up() {
     assert!(rig.partition.has_waits());
     rig.step(PartitionEvent::Disconnected { connection: 12 });
     rig.step(PartitionEvent::Disconnected { connection: 11 });
+    assert!(answer(&mut rig, 13).is_none(), "the member may not be primary any more");
+    assert_eq!(rig.partition.next_tick_ms(), Some(rig.now.ms));
+    rig.step(PartitionEvent::Tick);
     assert_eq!(answer(&mut rig, 13), Some(b"old".to_vec()));
     assert!(answer(&mut rig, 12).is_none());
     rig.step(PartitionEvent::Disconnected { connection: 13 });
+    rig.step(PartitionEvent::Tick);
     assert!(!rig.partition.has_waits());
 }
 
