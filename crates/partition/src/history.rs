@@ -17,6 +17,7 @@ use zerohop_wire::{Elements, Failure, pack};
 use crate::event::Token;
 use crate::limits::{BUSY_RETRY_MS, WATCH_BYTES_MAX, WATCHES_MAX};
 use crate::planted::{Bug, is_planted};
+use crate::watch_positions::WatchLag;
 
 /// Memory of one change beside its key and value.
 const CHANGE_BYTES: usize = 120;
@@ -211,6 +212,21 @@ impl History {
     /// Whether all its changes are at or below this log index.
     pub(crate) fn ends_by(&self, applied: u64) -> bool {
         self.changes.back().map_or(self.complete_after, |last| last.index) <= applied
+    }
+
+    /// How far a reader is behind that has all changes up to `after`, a log index.
+    pub(crate) fn lag(&self, after: u64, now_ms: u64) -> WatchLag {
+        let first = self.changes.partition_point(|change| change.index <= after);
+        let is_gone = after < self.complete_after;
+        let oldest = match self.changes.get(first) {
+            Some(change) => Some(change.at),
+            None => is_gone.then_some(self.newest_dropped),
+        };
+        WatchLag {
+            changes: (self.changes.len() - first) as u64,
+            lag_ms: oldest.map_or(0, |oldest| now_ms.saturating_sub(oldest.millis())),
+            is_gone,
+        }
     }
 
     /// The changes that a reader wants, behind `after`, as many as fit one page; `owns` says whether a key is the partition's.
@@ -491,6 +507,24 @@ mod tests {
             damaged[at] = 9;
             assert!(History::decode(&damaged).is_none(), "{what}");
         }
+    }
+
+    #[test]
+    fn the_lag_of_a_reader_is_that_of_the_oldest_change_behind_its_position() {
+        let mut history = History::new(LIMITS, 5);
+        assert_eq!(history.lag(5, 20_000), WatchLag::default());
+        for index in [6, 8, 11] {
+            history.push(change(index, "key"));
+        }
+        let lag = |changes, lag_ms, is_gone| WatchLag { changes, lag_ms, is_gone };
+        assert_eq!(history.lag(5, 10_106), lag(3, 100, false));
+        assert_eq!(history.lag(6, 10_108), lag(2, 100, false));
+        assert_eq!(history.lag(10, 10_000), lag(1, 0, false), "a clock behind the change shows no lag");
+        assert_eq!(history.lag(11, 20_000), lag(0, 0, false));
+        assert_eq!(history.lag(4, 10_106), lag(3, 100, true));
+        history.drop_old(20_000);
+        assert_eq!(history.lag(8, 20_011), lag(0, 10_000, true));
+        assert_eq!(history.lag(11, 20_011), lag(0, 0, false));
     }
 
     #[test]

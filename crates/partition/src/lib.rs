@@ -53,6 +53,7 @@ mod undecided_replies;
 mod update_locks;
 mod view;
 mod waits;
+mod watch_positions;
 mod write_buffer;
 
 pub use atomic_batch::{RecordInfo, Unit};
@@ -69,3 +70,4 @@ pub use program::{Program, ProgramResult, SnapshotOpening};
 pub use snapshots::answer_snapshot;
 pub use snapshots::view::PastView;
 pub use undecided_replies::InheritedReplies;
+pub use watch_positions::{KeySelection, PartitionWatch, WatchLag};

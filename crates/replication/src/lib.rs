@@ -477,7 +477,7 @@ impl Replica {
         self.health.repair.is_between_scrubs() || self.health.broken.is_some()
     }
 
-    /// Whether requests wait in the replica, so that [`ReplicaEvent::Disconnected`] has something to do.
+    /// Whether requests wait in the replica, or readers watch it, so that [`ReplicaEvent::Disconnected`] has something to do.
     #[must_use]
     pub fn has_waits(&self) -> bool {
         self.lead.wait_queue.len() > 0 || !self.audit.client_requests.is_empty() || self.partition.has_waits()

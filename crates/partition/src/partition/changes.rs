@@ -15,17 +15,19 @@ use zerohop_wire::{BadRequestReason, Elements, Failure, Message};
 
 use super::Partition;
 use crate::event::{PartitionEffects, Token};
-use crate::history::{ChangePage, History, RecordedChange, WaitingReaders};
+use crate::history::{ChangePage, History, RecordedChange, WaitingReader, WaitingReaders};
 use crate::limits::HISTORY_SENT_BYTES_MAX;
 use crate::operations::RecordInput;
 use crate::planted::{Bug, is_planted};
 use crate::view::RecordView;
+use crate::watch_positions::{PartitionWatch, WatchPositions};
 
 /// The history of a partition, and the requests that wait for its next change. `None` in a keyspace without a history.
 #[derive(Debug, Default)]
 pub(super) struct ChangeFeed {
     history: Option<Box<History>>,
     readers: WaitingReaders,
+    positions: WatchPositions,
 }
 
 /// Records that a batch of entries changes, as they were before it.
@@ -94,8 +96,32 @@ impl ChangeFeed {
         self.readers.len()
     }
 
+    /// Whether it knows readers, which are forgotten with their connections.
+    pub(super) fn has_readers(&self) -> bool {
+        !self.readers.is_empty() || !self.positions.is_empty()
+    }
+
     pub(super) fn disconnect(&mut self, connection: u64) {
         self.readers.disconnect(connection);
+        self.positions.disconnect(connection);
+    }
+
+    /// The readers that have asked lately, with how far they are behind.
+    pub(super) fn watches(&self, now_ms: u64) -> impl Iterator<Item = PartitionWatch<'_>> {
+        let lag = move |after| Some(self.history.as_ref()?.lag(after?, now_ms));
+        self.positions.readers(now_ms).map(move |(connection, selection, after)| PartitionWatch {
+            connection,
+            selection,
+            lag: lag(after).unwrap_or_default(),
+        })
+    }
+
+    /// The requests that waited are answered: each has searched the changes up to its position.
+    fn note_answered<'r>(&mut self, answered: impl Iterator<Item = &'r WaitingReader>) {
+        for reader in answered {
+            let (request, after) = reader.request();
+            self.positions.answered((reader.token.connection, &request), after);
+        }
     }
 }
 
@@ -185,13 +211,14 @@ impl PartitionChanges<'_> {
             return;
         }
         let (end, hash_range) = (self.end(), self.partition.hash_range());
-        let ChangeFeed { history, readers } = &mut self.partition.feed;
+        let ChangeFeed { history, readers, .. } = &mut self.partition.feed;
         let Some(history) = history else { return };
         let owns = |key: &[u8]| hash_range.as_ref().is_none_or(|range| range.owns(key));
         let wanting = readers.take_wanting(history, end, owns);
         if wanting.is_empty() {
             return;
         }
+        self.partition.feed.note_answered(wanting.iter().map(|(reader, _)| reader));
         let through = self.through(engine);
         for (reader, page) in wanting {
             self.answer((reader.token, reader.position()), (through, page), effects);
@@ -228,13 +255,18 @@ impl PartitionChanges<'_> {
         if waits && page.as_ref().is_ok_and(|page| page.count == 0) {
             let deadline_ms = now_ms + u64::from(request.wait_ms);
             let position = self.position_behind((request.after, request.newest));
-            match self.partition.feed.readers.enqueue(request, (token, position), deadline_ms) {
-                Ok(()) => {}
-                Err(failure) => effects.answer(token, &Message::Answer(Err(failure))),
+            let queued = self.partition.feed.readers.enqueue(request, (token, position), deadline_ms);
+            let after = if queued.is_ok() { None } else { Some(request.after) };
+            self.partition.feed.positions.ask((token.connection, request), after, now_ms);
+            if let Err(failure) = queued {
+                effects.answer(token, &Message::Answer(Err(failure)));
             }
             return;
         }
         let position = if request.after == AFTER_NOW { self.end() } else { (request.after, request.newest) };
+        if self.partition.feed.is_kept() {
+            self.partition.feed.positions.ask((token.connection, request), Some(position.0), now_ms);
+        }
         self.answer((token, position), (through, page), effects);
     }
 
@@ -249,14 +281,16 @@ impl PartitionChanges<'_> {
         if overdue.is_empty() {
             return;
         }
+        self.partition.feed.note_answered(overdue.iter());
         let through = self.through(engine);
         for reader in overdue {
             self.answer((reader.token, reader.position()), (through, Ok(ChangePage::default())), effects);
         }
     }
 
-    /// Answers all waiting requests with a failure.
+    /// Answers all waiting requests with a failure, and forgets the readers.
     pub(super) fn fail(&mut self, failure: &Failure<'static>, effects: &mut dyn PartitionEffects) {
+        self.partition.feed.positions.clear();
         for reader in self.partition.feed.readers.take_overdue(u64::MAX) {
             effects.answer(reader.token, &Message::Answer(Err(failure.clone())));
         }

@@ -12,7 +12,6 @@ use zerohop_wire::{BadRequestReason, Failure};
 use super::Partition;
 use super::changes::{InheritedHistory, PartitionChanges};
 use super::transactions::is_mark_admitted_when_full;
-use crate::InheritedReplies;
 use crate::entry_metadata::{Mark, is_epoch_marker};
 use crate::event::{ClockSample, PartitionEffects};
 use crate::log_writer::NewLogEntry;
@@ -20,6 +19,7 @@ use crate::overlay::Overlay;
 use crate::partition::open::MemberOptions;
 use crate::planted::{Bug, is_planted};
 use crate::state::{PartitionState, StateError};
+use crate::{InheritedReplies, PartitionWatch};
 
 impl Partition {
     /// Adopts this epoch. A single-copy partition commits by itself; all appended entries must be committed before it becomes
@@ -298,6 +298,11 @@ impl Partition {
     #[must_use]
     pub fn history(&self) -> Option<InheritedHistory> {
         self.feed.inherited()
+    }
+
+    /// The readers that have asked for changes lately, with how far they are behind.
+    pub fn watches(&self, now_ms: u64) -> impl Iterator<Item = PartitionWatch<'_>> {
+        self.feed.watches(now_ms)
     }
 
     /// Continues the history of the partition that was split, if the parent had applied no more of their common log. The changes of the sibling's

@@ -252,10 +252,10 @@ impl Partition {
         self.terms.bytes_max = bytes;
     }
 
-    /// Whether requests wait in the partition, so that [`PartitionEvent::Disconnected`] has something to do.
+    /// Whether requests wait in the partition, or readers watch it, so that [`PartitionEvent::Disconnected`] has something to do.
     #[must_use]
     pub fn has_waits(&self) -> bool {
-        !self.waits.is_empty() || self.feed.waits() > 0 || self.has_queued()
+        !self.waits.is_empty() || self.feed.has_readers() || self.has_queued()
     }
 
     /// When [`PartitionEvent::Tick`] has something to do though no request arrives: a deadline, or sessions to be forgotten.

@@ -9,9 +9,9 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{BadRequestReason, Failure, Message};
 
-use crate::PartitionEvent;
 use crate::planted::{Bug, plant};
 use crate::testing::{OwnedAnswer, PartitionRig, append, insert, token};
+use crate::{PartitionEvent, WatchLag};
 
 const HISTORY: ChangeHistory = ChangeHistory { ms: 60_000, bytes: 1 << 20 };
 const READ: ReadChanges<'static> = ReadChanges {
@@ -146,7 +146,53 @@ fn a_waiting_reader_is_answered_by_the_next_wanted_change() {
     rig.flush();
     let found = page(&rig.answer(token(2)).unwrap()).unwrap();
     assert_eq!(found.changes, [shown("b", Some("two"), false, true)]);
-    assert!(!rig.partition.has_waits());
+    assert_eq!(rig.partition.stats().waits, 0);
+}
+
+/// The readers of the partition: prefix, changes behind, lag, whether it is gone.
+fn watches(rig: &PartitionRig) -> Vec<(&[u8], WatchLag)> {
+    rig.partition.watches(rig.now.ms).map(|watch| (&*watch.selection.prefix, watch.lag)).collect()
+}
+
+#[test]
+fn readers_are_listed_with_how_far_they_are_behind() {
+    let mut rig = rig(Durability::Sync);
+    assert_eq!(watches(&rig), []);
+    read(&mut rig, 1, ReadChanges { after: AFTER_NOW, ..READ }).unwrap().unwrap();
+    let follows = ReadChanges { wait_ms: 1_000, prefix: b"b", ..READ };
+    assert_eq!(read(&mut rig, 2, follows), None);
+    written(&mut rig, 3, "a", insert(b"one"));
+    let by_ms = |rig: &mut PartitionRig, ms| {
+        rig.now.ms += ms;
+        rig.now.elapsed_ms += ms;
+    };
+    by_ms(&mut rig, 70);
+    let lag = |changes, lag_ms| WatchLag { changes, lag_ms, is_gone: false };
+    let expected: [(&[u8], _); 2] = [(b"", lag(1, 70)), (b"b", lag(0, 0))];
+    assert_eq!(watches(&rig), expected, "a request that waits has all changes");
+    written(&mut rig, 4, "b", insert(b"two"));
+    by_ms(&mut rig, 30);
+    assert!(rig.answer(token(2)).is_some());
+    let expected: [(&[u8], _); 2] = [(b"", lag(2, 100)), (b"b", lag(1, 30))];
+    assert_eq!(watches(&rig), expected, "the answer is not yet with the reader");
+    let found = read(&mut rig, 5, READ).unwrap().unwrap();
+    read(&mut rig, 6, ReadChanges { after: found.next, prefix: b"b", ..READ }).unwrap().unwrap();
+    assert_eq!(watches(&rig)[1].1, lag(0, 0));
+    rig.step(PartitionEvent::Disconnected { connection: 2 });
+    assert_eq!(watches(&rig).len(), 2);
+    assert!(rig.partition.has_waits(), "the end of the connection matters");
+    rig.step(PartitionEvent::Disconnected { connection: 1 });
+    assert_eq!((watches(&rig), rig.partition.has_waits()), (Vec::new(), false));
+}
+
+#[test]
+fn a_member_that_steps_down_forgets_its_readers() {
+    let mut rig = rig(Durability::Sync);
+    read(&mut rig, 1, READ).unwrap().unwrap();
+    assert_eq!(watches(&rig).len(), 1);
+    let failure = Failure::Unavailable { retry_after_ms: 1 };
+    rig.partition.step_down(&failure, &mut rig.out);
+    assert_eq!(watches(&rig), []);
 }
 
 #[test]
