@@ -64,6 +64,7 @@ const EXAMPLES: &[CommandExamples] = &[
     ),
     ("recover acknowledge", &["zerohop recover acknowledge scratch"]),
     ("watch", &["zerohop watch", "zerohop watch -k results run- --cursor position --json"]),
+    ("watch list", &["zerohop watch list", "zerohop watch list -k results --json"]),
     (
         "kv insert",
         &[

@@ -71,6 +71,7 @@ fn is_watched(command: &CliCommand) -> bool {
         CliCommand::Log(command) => !command.handles_signals(),
         CliCommand::Node(arguments) => arguments.command.is_some(),
         CliCommand::Status(arguments) => !arguments.handles_signals(),
+        CliCommand::Watch(arguments) => !arguments.handles_signals(),
         CliCommand::Kv(_)
         | CliCommand::Txn(_)
         | CliCommand::Keyspace(_)

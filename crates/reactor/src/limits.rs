@@ -119,7 +119,8 @@ pub const WAITING_BYTES_MAX: usize = 512 << 20;
 /// The share of one token in that: a program out of control does not use the room of others.
 pub const TOKEN_WAITING_BYTES_MAX: usize = WAITING_BYTES_MAX / 4;
 
-/// Maximum number of requests of one token that wait for a record, over all connections of a reactor: a quarter of the limit of one partition.
+/// Maximum number of requests of one token that wait for a record or for changes, over all connections of a reactor: a quarter of the limit of one partition.
+/// A watch of a keyspace of 1,024 partitions has as many, so 16 such watches fit.
 pub const TOKEN_WAITS_MAX: usize = 1 << 14;
 
 /// Maximum number of requests accepted before effects are executed and answers sent: some milliseconds of work, which limits the latency and the

@@ -138,6 +138,9 @@ pub const MANAGER_BODY_BYTES_MAX: usize = zerohop_wire::limits::ADMIN_BYTES_MAX;
 /// Number of bytes of separators after which a status leaves out those of further keyspaces: an answer has room for nodes and instances too.
 pub const STATUS_SEPARATOR_BYTES_MAX: usize = MANAGER_BODY_BYTES_MAX / 4;
 
+/// Bytes of the watches in one answer. Of more, those with the greatest lag are listed.
+pub const WATCHES_ANSWER_BYTES_MAX: usize = MANAGER_BODY_BYTES_MAX / 2;
+
 /// Maximum number of bytes of incomplete frames above a few kilobytes, over all connections to the manager: many requests of maximum length at
 /// once. A frame that would exceed it is refused.
 pub const RECEIVING_BYTES_MAX: usize = 32 << 20;

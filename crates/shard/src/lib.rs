@@ -35,6 +35,7 @@ mod stored_contents;
 #[cfg(test)]
 mod tests;
 mod transactions;
+mod watches;
 
 use std::fmt;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ pub use open_error::InstanceOpenError;
 pub use region_sizes::LargeRegion;
 pub use stats::{FailedLogs, InstanceStats, KeyspaceFigures, PendingSplits};
 pub use stored_contents::{StoredContents, StoredInstance, StoredPartition};
+pub use watches::{InstanceWatch, InstanceWatches, KeyspaceWatches, WatchProgress};
 
 use clock::InstanceClock;
 use connections::Connections;

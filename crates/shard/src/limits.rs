@@ -72,3 +72,12 @@ pub(crate) const REGION_SPLIT_AGAIN_MS: u64 = 5_000;
 
 /// The longest pause between two requests to split one region.
 pub(crate) const REGION_SPLIT_AGAIN_MS_MAX: u64 = 300_000;
+
+/// Watches of an instance that are counted. A hostile client could make one for each request at each partition.
+pub(crate) const WATCHES_COUNTED_MAX: usize = 1 << 14;
+
+/// Watches of an instance that are listed, those with the greatest lag first.
+pub(crate) const WATCHES_LISTED_MAX: usize = 1 << 10;
+
+/// Bytes of the keys that the listed watches select. All instances of a node answer one request for the list.
+pub(crate) const WATCH_KEY_BYTES_LISTED_MAX: usize = 64 << 10;

@@ -9,7 +9,7 @@ use zerohop_engine::{EngineError, EngineStats, PartitionStats};
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 use zerohop_wire::{ErrorCode, FrameKind};
 
-use super::Instance;
+use super::{ClockReading, Instance, InstanceWatches};
 use crate::limits::{DAMAGED_REPORTED_MAX, ERRORS_MAX};
 use zerohop_replication::{CopyDamage, Replica, Role};
 
@@ -259,6 +259,14 @@ impl<D: Disk> Instance<D> {
                 own.own_records(all.saturating_sub(own.staged))
             })
             .sum()
+    }
+
+    /// The watches of the partitions whose primary is here. Walks over all partitions, so it is for reports.
+    pub fn watches(&mut self, now: ClockReading) -> InstanceWatches {
+        self.clock.advance(now);
+        let primaries = self.partitions.by.iter().filter(|(_, replica)| replica.role() == Role::Primary);
+        let primaries = primaries.map(|(place, replica)| (place.0, replica.partition()));
+        InstanceWatches::of(primaries, self.clock.now().ms)
     }
 
     /// The figures of the instance. Walks over all partitions, so it is for reports, not for every request.

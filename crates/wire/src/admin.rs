@@ -4,16 +4,19 @@
 //! states) are sent as readable text. An unset name or number of a request means the default, or no change.
 
 mod damaged;
+mod descriptors;
 mod history;
 mod refused;
 #[cfg(test)]
 mod tests;
 mod tokens;
 mod view;
+mod watches;
 
 use prost::{Message, Oneof};
 
 pub use self::damaged::DamagedPartition;
+pub use self::descriptors::DescriptorStatus;
 pub use self::history::KeyspaceHistory;
 pub use self::refused::{
     AdminRefusal, REFUSED_DECIDED, REFUSED_DROPPING, REFUSED_EXISTS, REFUSED_FAILED, REFUSED_FORBIDDEN,
@@ -23,6 +26,7 @@ pub use self::refused::{
 };
 pub use self::tokens::{DelegateToken, TokenGrant, TokenList, TokenPut, TokenRevoke, TokenStatus, Tokens};
 pub use self::view::NodeView;
+pub use self::watches::{WatchList, WatchStatus, Watches};
 
 use crate::error::{BadRequestReason, Failure};
 use crate::limits::ADMIN_BYTES_MAX;
@@ -31,7 +35,7 @@ use crate::limits::ADMIN_BYTES_MAX;
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminRequest {
     /// The request; `None` if it comes from a newer program.
-    #[prost(oneof = "AdminQuestion", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 20, 21, 22, 23, 30")]
+    #[prost(oneof = "AdminQuestion", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 20, 21, 22, 23, 30")]
     pub query: Option<AdminQuestion>,
 }
 
@@ -71,6 +75,9 @@ pub enum AdminQuestion {
     /// Divide a region of an ordered keyspace.
     #[prost(message, tag = "11")]
     SplitRegion(RegionSplit),
+    /// List the watches of this node.
+    #[prost(message, tag = "12")]
+    ListWatches(WatchList),
     /// Make a token valid.
     #[prost(message, tag = "20")]
     PutToken(TokenPut),
@@ -250,7 +257,7 @@ pub const PARTITIONS_LISTED_MAX: usize = 1024;
 #[derive(Clone, PartialEq, Message)]
 pub struct AdminAnswer {
     /// The reply; `None` if it comes from a newer program.
-    #[prost(oneof = "AdminReply", tags = "1, 2, 3, 4, 5, 20")]
+    #[prost(oneof = "AdminReply", tags = "1, 2, 3, 4, 5, 6, 20")]
     pub answer: Option<AdminReply>,
     /// The epoch of this manager's map at the time of the reply, which includes the change that was made. 0: an older program.
     #[prost(uint64, tag = "21")]
@@ -275,6 +282,9 @@ pub enum AdminReply {
     /// The replicas of partitions.
     #[prost(message, tag = "5")]
     Partitions(Partitions),
+    /// The watches of this node.
+    #[prost(message, tag = "6")]
+    Watches(Watches),
     /// The tokens.
     #[prost(message, tag = "20")]
     Tokens(Tokens),
@@ -361,26 +371,6 @@ pub struct Status {
     /// The descriptors of the nodes that report this; none from programs that do not report them.
     #[prost(message, repeated, tag = "7")]
     pub descriptors: Vec<DescriptorStatus>,
-}
-
-/// The descriptors of a node's process, and the connections that it serves and refuses.
-#[derive(Clone, Copy, PartialEq, Eq, Message)]
-pub struct DescriptorStatus {
-    /// The node.
-    #[prost(uint32, tag = "1")]
-    pub node: u32,
-    /// Maximum number of descriptors of its process; 0: no limit.
-    #[prost(uint64, tag = "2")]
-    pub limit: u64,
-    /// Maximum number of connections, with the descriptors that it does not keep for its data; 0: no limit.
-    #[prost(uint64, tag = "3")]
-    pub connections_max: u64,
-    /// Connections to its manager and its instances.
-    #[prost(uint64, tag = "4")]
-    pub connections: u64,
-    /// Connections that it refused within the last minute for lack of descriptors.
-    #[prost(uint64, tag = "5")]
-    pub refused: u64,
 }
 
 /// Numbers of replica groups by state.

@@ -9,7 +9,7 @@ use zerohop_wire::admin::{
     AdminAnswer, AdminQuestion, AdminReply, AdminRequest, DelegateToken, KeyspaceSettings, KeyspaceStatus,
     LossesAcknowledge, ManagersSet, NodeRemove, NodeStateSet, PartitionList, PartitionMove, PartitionRecover,
     PartitionStatus, REFUSED_FAILED, REFUSED_UNFOLLOWED, RegionSplit, Status, StatusGet, TokenList, TokenPut,
-    TokenRevoke, TokenStatus, leaves_outcome_open,
+    TokenRevoke, TokenStatus, WatchList, Watches, leaves_outcome_open,
 };
 
 use super::ending::CommandError;
@@ -131,6 +131,15 @@ pub(crate) async fn tokens(client: &Client) -> Result<Vec<TokenStatus>, CommandE
     }
 }
 
+/// The watches of the node that answers; of one keyspace, if its name is not empty.
+pub(crate) async fn watches(client: &Client, keyspace: &str) -> Result<Watches, CommandError> {
+    let list = WatchList { keyspace: keyspace.to_owned() };
+    match request_until_answered(client, AdminQuestion::ListWatches(list)).await? {
+        AdminReply::Watches(found) => Ok(found),
+        _ => Err(CommandError::Unexpected),
+    }
+}
+
 /// All partitions of a keyspace, and whether the node that was asked knows the placement overrides.
 pub(crate) async fn partitions(
     client: &Client,
@@ -248,7 +257,10 @@ async fn request_until_answered(client: &Client, query: AdminQuestion) -> Result
 async fn answer(client: &Client, query: AdminQuestion) -> Result<AdminReply, CommandError> {
     if !matches!(
         query,
-        AdminQuestion::Status(_) | AdminQuestion::ListTokens(_) | AdminQuestion::ListPartitions(_)
+        AdminQuestion::Status(_)
+            | AdminQuestion::ListTokens(_)
+            | AdminQuestion::ListPartitions(_)
+            | AdminQuestion::ListWatches(_)
     ) {
         interrupt::note_sent(output::COMMAND);
     }

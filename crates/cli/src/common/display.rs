@@ -22,6 +22,14 @@ pub(crate) struct LayerName<'a> {
     pub(crate) name: &'a str,
 }
 
+/// The keys that a watch selects, without the bounds that it does not have; to be flattened into an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SelectedKeys<'a> {
+    pub(crate) from: &'a [u8],
+    pub(crate) to: &'a [u8],
+    pub(crate) prefix: &'a [u8],
+}
+
 /// The attributes of a blob; to be flattened into an object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
@@ -36,6 +44,24 @@ impl Serialize for LayerName<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(1))?;
         map.serialize_entry(self.kind, self.name)?;
+        map.end()
+    }
+}
+
+impl Serialize for SelectedKeys<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        let bounds = [
+            ("from", "from_base64", self.from),
+            ("to", "to_base64", self.to),
+            ("prefix", "prefix_base64", self.prefix),
+        ];
+        for (text, binary, bytes) in bounds.into_iter().filter(|(.., bytes)| !bytes.is_empty()) {
+            match std::str::from_utf8(bytes) {
+                Ok(utf8) => map.serialize_entry(text, utf8)?,
+                Err(_) => map.serialize_entry(binary, &base64(bytes))?,
+            }
+        }
         map.end()
     }
 }

@@ -1,13 +1,16 @@
 //! State that each node reports only of itself: its process and instances, its troubles, the room on
-//! its disk, its descriptors, its copies of keyspaces. All nodes that are up are asked.
+//! its disk, its descriptors, its copies of keyspaces, its watches. All nodes that are up are asked.
 
+use std::future::Future;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use zerohop_wire::admin::Status;
+use zerohop_client::Client;
+use zerohop_wire::admin::{Status, Watches};
 
 use super::admin;
+use super::ending::CommandError;
 use super::target::ClusterTarget;
 
 /// Most nodes that are asked.
@@ -20,21 +23,58 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// each node that answers, and its part of the figures of keyspaces. The states and roles of nodes
 /// stay those that the first node reports.
 pub(crate) async fn add_others(target: &ClusterTarget, status: &mut Status) {
+    for (_, reply) in ask_others(target, status, |client| async move { admin::status(&client).await }).await {
+        if let Some(reply) = reply {
+            merge(status, reply);
+        }
+    }
+}
+
+/// The watches of all nodes: those of the first node, which has reported `status`, and those that the others report. Returns the nodes that do not
+/// report theirs, too.
+pub(crate) async fn watches(
+    target: &ClusterTarget,
+    (client, status): (&Client, &Status),
+    keyspace: &str,
+) -> Result<(Vec<Watches>, Vec<u32>), CommandError> {
+    let (mut found, mut missing) = (vec![admin::watches(client, keyspace).await?], Vec::new());
+    let name = keyspace.to_owned();
+    let ask = move |client: Client| {
+        let name = name.clone();
+        async move { admin::watches(&client, &name).await }
+    };
+    for (node, reply) in ask_others(target, status, ask).await {
+        match reply {
+            Some(reply) => found.push(reply),
+            None => missing.push(node),
+        }
+    }
+    Ok((found, missing))
+}
+
+/// Asks all nodes that are up except the one that has reported `status`. `None`: the node has not answered in time.
+async fn ask_others<T: Send + 'static, F>(
+    target: &ClusterTarget,
+    status: &Status,
+    ask: impl Fn(Client) -> F + Clone + Send + 'static,
+) -> Vec<(u32, Option<T>)>
+where
+    F: Future<Output = Result<T, CommandError>> + Send,
+{
     let is_queried = |state: &str| state != "down" && state != "silent";
     let others = status.nodes.iter().filter(|node| is_queried(&node.state) && node.pid == 0);
     let mut queries = JoinSet::new();
     for node in others.take(NODES_QUERIED_MAX) {
-        let (target, manager) = (target.clone(), node.manager.clone());
-        queries.spawn(timeout(ANSWER_MAX, async move {
-            let client = target.connect_at(&manager).await?;
-            admin::status(&client).await
-        }));
+        let (id, target, manager, ask) = (node.id, target.clone(), node.manager.clone(), ask.clone());
+        queries.spawn(async move {
+            let answer = timeout(ANSWER_MAX, async move {
+                let client = target.connect_at(&manager).await?;
+                ask(client).await
+            });
+            (id, answer.await.ok().and_then(Result::ok))
+        });
     }
-    while let Some(reply) = queries.join_next().await {
-        if let Ok(Ok(Ok(reply))) = reply {
-            merge(status, reply);
-        }
-    }
+    queries.join_all().await
 }
 
 /// Adds what another node reports of itself.

@@ -1,6 +1,7 @@
-//! `zerohop watch`.
+//! `zerohop watch` and `zerohop watch list`.
 
 mod cursor_file;
+mod list;
 mod records;
 
 use std::ffi::OsString;
@@ -8,7 +9,7 @@ use std::ops::Bound;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use serde::Serialize;
 use zerohop_client::{
     ChangeCause, ChangedRecord, Client, KeyRange, Timestamp, Watch, WatchEvent, WatchOptions,
@@ -25,14 +26,29 @@ use crate::common::target::ClusterTarget;
 use crate::kv::refusal::type_name;
 use crate::output;
 use cursor_file::CursorFile;
+use list::WatchListArguments;
 use records::RecordList;
 
 /// The most changes of a page.
 const PAGE_CHANGES: u32 = 1024;
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum WatchCommand {
+    /// Lists the watches of all clients, and how far they are behind.
+    ///
+    /// There is a line for each connection of a client to an instance: the keyspace, the name of the client's token (`secret`: it knows
+    /// the cluster's secret), its address, the keys that it watches, the instance, the partitions that it follows there, the changes that
+    /// it has not got yet, whatever their keys, and the time since the oldest of them. The list needs the permission `admin` in all
+    /// keyspaces.
+    List(WatchListArguments),
+}
+
 #[derive(Args, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct WatchArguments {
-    /// The prefix of the keys; after `--` it may begin with a dash [default: none, for all keys].
+    #[command(subcommand)]
+    command: Option<WatchCommand>,
+    /// The prefix of the keys. Behind `--` it may be `list` or `help`, or begin with a dash [default: none, for all keys].
     #[arg(value_name = "PREFIX")]
     prefix: Option<OsString>,
     /// Only keys at or above this one, by their bytes.
@@ -96,7 +112,17 @@ struct MarkOutput {
     through: String,
 }
 
-pub(crate) async fn run(arguments: WatchArguments) -> Result<CommandEnding, CommandError> {
+impl WatchArguments {
+    /// Whether the command handles signals itself.
+    pub(crate) fn handles_signals(&self) -> bool {
+        self.command.is_none()
+    }
+}
+
+pub(crate) async fn run(mut arguments: WatchArguments) -> Result<CommandEnding, CommandError> {
+    if let Some(WatchCommand::List(arguments)) = arguments.command.take() {
+        return list::run(arguments).await;
+    }
     let (keyspace, is_json, target) = (arguments.keyspace.clone(), arguments.json, arguments.target.clone());
     let error = match watch(arguments).await {
         Err(error) => outage::explained(&target, error).await,
@@ -112,8 +138,20 @@ pub(crate) async fn run(arguments: WatchArguments) -> Result<CommandEnding, Comm
 
 async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError> {
     let mut signals = StopSignals::new()?;
-    let WatchArguments { prefix, from, to, records, cursor, marks, no_values, limit, keyspace, target, json } =
-        arguments;
+    let WatchArguments {
+        prefix,
+        from,
+        to,
+        records,
+        cursor,
+        marks,
+        no_values,
+        limit,
+        keyspace,
+        target,
+        json,
+        ..
+    } = arguments;
     let mut cursor = cursor.map(CursorFile::new);
     let position = match &cursor {
         Some(file) => file.read()?,

@@ -81,7 +81,7 @@ numbered!(
         /// The token has the maximum number of sessions.
         TokenSessions = 61, "the token has written in as many sessions as it may within ten minutes (16,384): use one session for many writes";
         /// Requests that wait use the maximum amount of memory.
-        TooMuchWaits = 62, "too much waits already, of this token or of all clients of the instance: wait for fewer records at a time";
+        TooMuchWaits = 62, "too much waits already, of this token or of all clients of the instance: wait for fewer records, or watch fewer partitions, at a time";
         /// A client opens a snapshot with an id of those for long replies of Redis clients.
         SnapshotId = 63, "ids of snapshots that begin with 0x616e7377 are chosen by servers: choose another";
     }

@@ -31,7 +31,7 @@ pub(crate) const TOKEN_SESSIONS_MAX: usize = SESSIONS_MAX / 4;
 /// A session without a write for this long no longer counts: partitions forget it too.
 pub(crate) const TOKEN_SESSION_IDLE_MS: u64 = SESSION_IDLE_MS;
 
-/// Memory of a request that waits for a record, in addition to twice its key, and the value that it compares.
+/// Memory of a request that waits for a record or for changes, in addition to its keys, and the value that it compares. The key of a record is kept twice.
 pub(crate) const WAIT_BYTES: usize = 200;
 
 // An additional message of maximum length does not end the connection.

@@ -23,8 +23,10 @@ mod test_break;
 mod tests;
 mod thread;
 mod timestamp_bounds;
+mod watches;
 
 pub(crate) use self::notice::{Figures, InstanceMessage, InstanceNotice};
 pub(crate) use self::thread::{
     EndReport, InstanceExit, InstancePlan, OpenResult, ReadyToServe, RecoveredData, panic_message, start,
 };
+pub(crate) use self::watches::ClientWatch;

@@ -29,6 +29,7 @@ use super::notice::{Figures, InstanceMessage, InstanceNotice};
 use super::outlet::{Outlet, OutletEffects};
 use super::shares::{TokenShares, waits};
 use super::timestamp_bounds::TimestampBounds;
+use super::watches::ClientWatch;
 use crate::access::permits_request;
 use crate::control_job::{ControlJob, ReplyTo};
 use crate::limits::{FAILED_LOGS_SEARCH_INTERVAL_MS, JOBS_RETRY_MS, REFUSALS_LOG_INTERVAL_MS};
@@ -166,9 +167,12 @@ impl<D: Disk> InstanceService<D> {
         requested.iter().filter_map(of).collect()
     }
 
-    fn figures(&mut self, replies: &Replies<'_>) -> Box<Figures> {
+    fn figures(&mut self, now: ClockSample, replies: &Replies<'_>) -> Box<Figures> {
+        let mut watches = self.instance.watches(time(now));
         Box::new(Figures {
             stats: self.instance.stats(),
+            watches: ClientWatch::all(&mut watches, replies),
+            keyspace_watches: watches.keyspaces,
             counters: replies.counters().clone(),
             foreign_commands: self.gateway.commands(),
             connections: replies.connections(),
@@ -296,7 +300,7 @@ impl<D: Disk> Service for InstanceService<D> {
                 // A caller that has stopped waiting learns this from its next query.
                 drop(done.send(result));
             }
-            InstanceNotice::Figures(requester) => drop(requester.send(self.figures(replies))),
+            InstanceNotice::Figures(requester) => drop(requester.send(self.figures(now, replies))),
             InstanceNotice::LogEnds { logs: requested, reply_to: requester } => {
                 drop(requester.send(self.log_ends(&requested)))
             }

@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 use zerohop_placement::ClusterMap;
 use zerohop_wire::auth::Access;
 use zerohop_wire::ids::{KeyspaceId, PartitionId, SessionId, SnapshotId};
-use zerohop_wire::messages::{Query, RecordOperation, RecordRead, SnapshotQuery, SnapshotRequest};
+use zerohop_wire::messages::{
+    Query, ReadChanges, RecordOperation, RecordRead, SnapshotQuery, SnapshotRequest,
+};
 use zerohop_wire::{BadRequestReason, Envelope, Failure, Message};
 
 use super::limits::{
@@ -117,7 +119,7 @@ impl TokenShares {
     }
 }
 
-/// The resources of a request that waits for records: bytes, and number of waits. `None`: it does not wait.
+/// The resources of a request that waits for records or changes: bytes, and number of waits. `None`: it does not wait.
 pub(super) fn waits(message: &Message<'_>) -> Option<(usize, usize)> {
     match message {
         Message::Read { read, .. } => wait(read).map(|bytes| (bytes, 1)),
@@ -128,6 +130,10 @@ pub(super) fn waits(message: &Message<'_>) -> Option<(usize, usize)> {
             });
             let (bytes, count) = waits.fold((0, 0), |(all, count), bytes| (all + bytes, count + 1));
             (count > 0).then_some((bytes, count))
+        }
+        Message::Changes(changes) if changes.wait_ms > 0 => {
+            let ReadChanges { from, to, prefix, .. } = changes;
+            Some((WAIT_BYTES + from.len() + to.len() + prefix.len(), 1))
         }
         _ => None,
     }
@@ -200,6 +206,14 @@ mod tests {
                 break;
             }
         }
+    }
+
+    #[test]
+    fn a_request_for_changes_counts_as_a_wait_if_it_waits() {
+        let changes = ReadChanges { changes_max: 1, prefix: b"run-", ..ReadChanges::default() };
+        assert_eq!(waits(&Message::Changes(changes)), None);
+        let changes = ReadChanges { wait_ms: 1, ..changes };
+        assert_eq!(waits(&Message::Changes(changes)), Some((WAIT_BYTES + 4, 1)));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use super::data_losses::DataLosses;
 use super::instances::{self, apply_map_change};
 use super::keyspace_commands::decide;
 use super::shared::ManagerShared;
-use super::{clustered, groups, keyspace_drop, status, tokens};
+use super::{clustered, groups, keyspace_drop, status, tokens, watches};
 use crate::control_job::{ControlJob, ReplyTo};
 use crate::folder::NodeFolder;
 use crate::instance::{Figures, InstanceNotice};
@@ -87,6 +87,13 @@ impl JobWorker {
                     spawn_local(async move {
                         let status = status::collect_status(&shared).await;
                         send(&shared, reply, AdminAnswer::of(AdminReply::Status(Box::new(status)))).await;
+                    });
+                }
+                Ok(AdminRequest { query: Some(AdminQuestion::ListWatches(list)) }) => {
+                    let shared = Rc::clone(&self.shared);
+                    spawn_local(async move {
+                        let answer = watches::list(&shared, &list).await;
+                        send(&shared, reply, answer).await;
                     });
                 }
                 Ok(AdminRequest { query: Some(AdminQuestion::ListPartitions(list)) }) => {

@@ -36,7 +36,10 @@ pub(super) fn decide(
         | AdminQuestion::SetManagers(_) => {
             Err(ChangeRefusal::decided("this node stands alone: it is all of its cluster"))
         }
-        AdminQuestion::Status(_) | AdminQuestion::ListPartitions(_) | AdminQuestion::ListTokens(_) => {
+        AdminQuestion::Status(_)
+        | AdminQuestion::ListPartitions(_)
+        | AdminQuestion::ListTokens(_)
+        | AdminQuestion::ListWatches(_) => {
             Err(ChangeRefusal::failed("a question is not a change".to_owned()))
         }
     }?;

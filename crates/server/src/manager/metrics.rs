@@ -8,14 +8,14 @@ use prometheus_client::metrics::MetricType;
 use zerohop_monitoring::{Family, Labels, MetricsCollector, MetricsEncoder, encode_metrics};
 use zerohop_placement::ClusterMap;
 use zerohop_reactor::{CloseReason, ReactorCounters};
-use zerohop_shard::{InstanceStats, KeyspaceFigures};
+use zerohop_shard::{InstanceStats, KeyspaceFigures, KeyspaceWatches};
 use zerohop_wire::ErrorCode;
 use zerohop_wire::admin::{self, GroupsStatus};
 
 use super::groups::GroupCounts;
 use super::shared::ManagerShared;
 use super::view::{ClusterView, unserved_reason};
-use super::{groups, instances, status};
+use super::{groups, instances, status, watches};
 use crate::instance::{Figures, RecoveredData};
 use crate::process::{cpu_s, resident_bytes};
 
@@ -52,12 +52,14 @@ pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
 /// The keyspaces of the map, by name, with the figures of this node's copies.
 fn keyspaces(map: &ClusterMap, instances: &[InstanceMetrics], counts: &GroupCounts) -> Vec<KeyspaceMetrics> {
     let answered = instances.iter().filter_map(|one| one.figures.as_deref());
-    let own = instances::by_keyspace(answered.map(|figures| &figures.stats));
+    let own = instances::by_keyspace(answered.clone().map(|figures| &figures.stats));
+    let watches = watches::by_keyspace(answered);
     map.keyspaces()
         .map(|(id, keyspace)| KeyspaceMetrics {
             name: keyspace.config().name.to_string(),
             figures: own.get(&id).copied().unwrap_or_default(),
             groups: counts.keyspaces.get(&id).copied().unwrap_or_default(),
+            watches: watches.get(&id).copied().unwrap_or_default(),
         })
         .collect()
 }
@@ -103,6 +105,8 @@ struct KeyspaceMetrics {
     name: String,
     figures: KeyspaceFigures,
     groups: GroupsStatus,
+    /// Of the partitions whose primary is on this node.
+    watches: KeyspaceWatches,
 }
 
 /// A broken invariant of a partition.
@@ -182,7 +186,7 @@ const GAUGES: [StatMetric; 21] = [
     ("open_partitions", "Partitions open in the engine", |stats| stats.engine.partitions),
 ];
 
-const KEYSPACES: [KeyspaceMetric; 8] = [
+const KEYSPACES: [KeyspaceMetric; 9] = [
     (
         "keyspace_records",
         "Records of partitions whose primary is on this node; the sum over all nodes is the keyspace's",
@@ -207,6 +211,11 @@ const KEYSPACES: [KeyspaceMetric; 8] = [
     ("keyspace_groups_lost", "Groups that are not served before a node that is down returns", |keyspace| {
         keyspace.groups.lost.into()
     }),
+    (
+        "keyspace_watches",
+        "Watches of partitions whose primary is on this node, each counted at every instance that it asks",
+        |keyspace| keyspace.watches.watches,
+    ),
 ];
 
 const STATS_COUNTERS: [StatMetric; 6] = [
@@ -405,6 +414,12 @@ impl MetricsSnapshot {
             for keyspace in &self.keyspaces {
                 family.gauge_of(&vec![("keyspace", &*keyspace.name)], read(keyspace))?;
             }
+        }
+        let help = "Greatest time since the oldest kept change that one of these watches has not got";
+        let mut family = Family::gauge(encoder, "keyspace_watch_lag_seconds", help)?;
+        for keyspace in &self.keyspaces {
+            let seconds = keyspace.watches.lag_ms as f64 / 1_000.0;
+            family.value_of(&vec![("keyspace", &*keyspace.name)], seconds)?;
         }
         Ok(())
     }

@@ -42,6 +42,7 @@ mod stream;
 mod supervise;
 mod tokens;
 mod view;
+mod watches;
 
 use std::io;
 use std::net::TcpListener;

@@ -10,3 +10,4 @@ mod serving;
 mod splits;
 mod time;
 mod transactions;
+mod watches;

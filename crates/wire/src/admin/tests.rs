@@ -47,6 +47,7 @@ fn requests_and_answers_read_back() {
         AdminQuestion::LendToken(DelegateToken { put: TokenPut::default(), lasts_ms: 3_600_000 }),
         AdminQuestion::RevokeToken(TokenRevoke { name: "robot".into() }),
         AdminQuestion::ListTokens(TokenList {}),
+        AdminQuestion::ListWatches(WatchList { keyspace: "papers".into() }),
         AdminQuestion::SetManagers(ManagersSet { nodes: vec![1, 2, 4] }),
     ] {
         let request = AdminRequest::of(query);
@@ -77,6 +78,11 @@ fn requests_and_answers_read_back() {
             pins_known: true,
         })),
         AdminAnswer::of(AdminReply::Tokens(Tokens { tokens: vec![TokenStatus::default()] })),
+        AdminAnswer::of(AdminReply::Watches(Watches {
+            watches: vec![WatchStatus { gone: 1, ..WatchStatus::default() }],
+            total: 2,
+            unreported: vec![3],
+        })),
         AdminAnswer::refused(REFUSED_EXISTS, "there is a keyspace of this name"),
     ] {
         assert_eq!(AdminAnswer::from_bytes(&answer.to_bytes()), Ok(answer));

@@ -95,6 +95,8 @@ fn control_requests_are_as_specified() {
         include_str!("../../src/admin/history.rs"),
         include_str!("../../src/admin/tokens.rs"),
         include_str!("../../src/admin/view.rs"),
+        include_str!("../../src/admin/descriptors.rs"),
+        include_str!("../../src/admin/watches.rs"),
     ];
     const SPECIFICATION: &str = include_str!("../../../../docs/protocols/admin.proto");
     assert_specified(SPECIFICATION, &sources);

@@ -84,6 +84,7 @@ const ROWS: &[Row] = &[
     row("log groups", "log-@"),
     row("log trim", "log-@"),
     Row("watch", "--limit 0", "", 0, None),
+    row("watch list", ""),
     Row("log tail", "log-@ --time 1h", "", 0, Some("c")),
     row("log drop", "log-@ --yes"),
     refused("log", "", 2),

@@ -6,7 +6,9 @@ use std::process::{Child, ChildStdout, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use crate::cluster::nodes::scrape;
 use crate::support::serving::{ServingProgram, code, stderr, stdout, zerohop};
+use crate::support::wait_for;
 
 /// A watch that runs, and its lines.
 struct RunningWatch {
@@ -219,4 +221,81 @@ fn a_position_that_is_no_longer_kept_is_refused() {
         let refused = cluster.run(&all);
         assert!(code(&refused) != 0 && stderr(&refused).contains(part), "{refused:?}");
     }
+}
+
+/// The watch of a prefix in the list: changes behind and partitions, added up over the two instances; `None`: it is not listed.
+fn listed(cluster: &ServingProgram, prefix: &str) -> Option<(u64, u64)> {
+    let all = cluster.list(&["watch", "list"]);
+    let of_prefix: Vec<&Value> =
+        all.as_array().unwrap().iter().filter(|watch| watch["prefix"] == prefix).collect();
+    for watch in &of_prefix {
+        assert_eq!(
+            (&watch["keyspace"], &watch["token"], &watch["secret"]),
+            (&"default".into(), &Value::Null, &false.into())
+        );
+        assert!(watch["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{watch}");
+        assert_eq!((&watch["history_gone"], &watch["node"]), (&0.into(), &1.into()), "{watch}");
+        assert_eq!(watch["lag_ms"] == 0, watch["changes_behind"] == 0, "{watch}");
+    }
+    let sum = |field: &str| of_prefix.iter().map(|watch| watch[field].as_u64().unwrap()).sum();
+    (!of_prefix.is_empty()).then(|| (sum("changes_behind"), sum("partitions")))
+}
+
+/// A watch that is stopped falls behind, and one that follows does not.
+#[test]
+fn watches_are_listed_with_how_far_they_are_behind() {
+    let cluster = ServingProgram::in_memory();
+    cluster.ok(&["keyspace", "alter", "default", "--history", "10m"]);
+    let heading = cluster.ok(&["watch", "list"]);
+    assert_eq!((heading.lines().count(), heading.starts_with("keyspace\t")), (1, true), "{heading}");
+    let mut follows = RunningWatch::start(&cluster, &["a"]);
+    let stopped = RunningWatch::start(&cluster, &["b"]);
+    let partitions = cluster.json(&["keyspace", "show", "default"])["partitions"].as_u64().unwrap();
+    let whole = Some((0, partitions));
+    wait_for(
+        "both are up to date",
+        || ["a", "b"].map(|prefix| listed(&cluster, prefix)),
+        |found| *found == [whole; 2],
+    );
+    kill_process(Pid::from_child(&stopped.process), Signal::STOP).unwrap();
+    for number in ["1", "2", "3"] {
+        cluster.ok(&["kv", "insert", "a", number]);
+        cluster.ok(&["kv", "insert", "b", number]);
+        assert_eq!(follows.change()["value"], number);
+    }
+    wait_for(
+        "one is behind",
+        || ["a", "b"].map(|prefix| listed(&cluster, prefix)),
+        |found| found[0] == whole && found[1].is_some_and(|(behind, all)| behind >= 3 && all == partitions),
+    );
+    let shown = cluster.ok(&["watch", "list", "-k", "default"]);
+    let keys = |line: &str| line.split('\t').nth(3).map(str::to_owned);
+    assert_eq!(
+        shown.lines().nth(1).and_then(keys).as_deref(),
+        Some("\"b\""),
+        "the last one is first: {shown}"
+    );
+    let metrics = scrape(cluster.endpoint());
+    let value = |name: &str| {
+        let name = format!("zerohop_{name}{{keyspace=\"default\"}} ");
+        let line = metrics.lines().find_map(|line| line.strip_prefix(&name));
+        line.unwrap_or_else(|| panic!("no {name} in {metrics}")).parse::<f64>().unwrap()
+    };
+    assert!((2.0..=4.0).contains(&value("keyspace_watches")), "two watches, at two instances at most");
+    assert!(value("keyspace_watch_lag_seconds") > 0.0);
+    assert_eq!(
+        cluster.list(&["watch", "list", "-k", "default"]).as_array().unwrap().len(),
+        shown.lines().count() - 1
+    );
+
+    kill_process(Pid::from_child(&stopped.process), Signal::CONT).unwrap();
+    stopped.interrupt();
+    wait_for("its end", || listed(&cluster, "b"), Option::is_none);
+    assert_eq!(listed(&cluster, "a"), whole);
+    follows.interrupt();
+    wait_for("no watch", || cluster.ok(&["watch", "list", "--json"]), String::is_empty);
+
+    let unknown = cluster.run(&["watch", "list", "-k", "none"]);
+    assert!(code(&unknown) != 0 && stderr(&unknown).contains("no keyspace \"none\""), "{unknown:?}");
+    assert_eq!(cluster.ok(&["watch", "--limit", "0", "--", "list"]), "", "a prefix");
 }

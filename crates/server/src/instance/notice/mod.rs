@@ -3,6 +3,7 @@
 mod cross_partition;
 mod siblings;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
@@ -13,10 +14,11 @@ use zerohop_placement::{MapDelta, Reachability};
 use zerohop_reactor::{ConnectionId, ReactorCounters};
 use zerohop_replication::GroupChange;
 use zerohop_resp::Ticket;
-use zerohop_shard::{AnswerOrigin, InstanceStats, MapChangeError};
+use zerohop_shard::{AnswerOrigin, InstanceStats, KeyspaceWatches, MapChangeError};
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, Timestamp};
 
 use crate::instance::latencies::OperationClass;
+use crate::instance::watches::ClientWatch;
 use zerohop_relay::{ReplyBatch, Units};
 
 pub use self::cross_partition::{CrossPartitionRunner, ReplyAddress, TooManyUnits};
@@ -96,6 +98,10 @@ pub(crate) struct Figures {
     pub(crate) batch_requests: Histogram,
     /// Time from the first request of a batch to its answers, in microseconds.
     pub(crate) batch_us: Histogram,
+    /// The watches of its partitions with the greatest lag, with their clients.
+    pub(crate) watches: Vec<ClientWatch>,
+    /// All watches, by keyspace.
+    pub(crate) keyspace_watches: BTreeMap<KeyspaceId, KeyspaceWatches>,
     /// Time from a request of a native client to its answer, in microseconds, by class.
     pub(crate) operations_us: Vec<(OperationClass, LatencyHistogram)>,
 }

@@ -4,10 +4,11 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-use zerohop_client::{Client, ClientOptions, Error, Keyspace};
+use zerohop_client::{Client, ClientOptions, Error, Keyspace, WatchEvent, WatchOptions};
 use zerohop_server::{ConnectionLimits, Server, ServerOptions};
 use zerohop_wire::admin::{
-    AdminQuestion, AdminReply, DelegateToken, TokenGrant, TokenList, TokenPut, TokenRevoke, Tokens,
+    AdminQuestion, AdminReply, DelegateToken, KeyspaceSettings, TokenGrant, TokenList, TokenPut, TokenRevoke,
+    Tokens,
 };
 use zerohop_wire::auth::{Secret, Token};
 use zerohop_wire::messages::WaitUntil;
@@ -424,6 +425,51 @@ fn a_token_has_a_share_of_waits_and_snapshots() {
         assert!(error.to_string().contains("snapshots"), "{error}");
         // The owner's backups have room.
         owner.snapshot(&[&mine]).await.unwrap();
+    });
+    server.stop().unwrap();
+}
+
+/// A watch has one request at each partition.
+#[test]
+fn watches_of_a_token_count_among_its_waits() {
+    let server = secured(ConnectionLimits { token_waits_max: 5, ..ConnectionLimits::default() });
+    block_on(async {
+        let (robot, owner) =
+            (client(&server, Some(token(&server, 7, READ).await)).await, client(&server, None).await);
+        let settings = KeyspaceSettings {
+            name: "watched".into(),
+            partitions: Some(2),
+            history_ms: Some(60_000),
+            ..KeyspaceSettings::default()
+        };
+        let created = admin(&owner, AdminQuestion::CreateKeyspace(settings)).await;
+        assert!(matches!(created, AdminReply::Keyspace(_)), "{created:?}");
+        let begun = async |client: &Client| {
+            let options = WatchOptions { mark_ms: 30_000, ..WatchOptions::default() };
+            let mut watch = client.keyspace("watched").await.unwrap().watch(options).unwrap();
+            watch.begin().await.unwrap();
+            watch
+        };
+        let (mut one, mut two, mut three) = (begun(&robot).await, begun(&robot).await, begun(&robot).await);
+        // The sixth request is refused; the others wait.
+        let refused = tokio::select! {
+            event = one.next() => event,
+            event = two.next() => event,
+            event = three.next() => event,
+        };
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains(&BadRequestReason::TooMuchWaits.to_string()), "{error}");
+
+        // A client with the secret has no such limit.
+        let (mut one, mut two, mut three) = (begun(&owner).await, begun(&owner).await, begun(&owner).await);
+        let written = owner.keyspace("watched").await.unwrap();
+        let (one, two, three, written) =
+            tokio::join!(one.next(), two.next(), three.next(), written.insert("key", "v"));
+        written.unwrap();
+        for event in [one, two, three] {
+            let event = event.unwrap();
+            assert!(matches!(&event, WatchEvent::Changes(changes) if changes.len() == 1), "{event:?}");
+        }
     });
     server.stop().unwrap();
 }

@@ -104,6 +104,11 @@ pub fn questions() -> Vec<(&'static str, &'static str, AdminQuestion)> {
             AdminQuestion::LendToken(DelegateToken { put: token, lasts_ms: 3_600_000 }),
         ),
         ("revoke_token", "by its name", AdminQuestion::RevokeToken(TokenRevoke { name: "robot".into() })),
+        (
+            "list_watches",
+            "of one keyspace",
+            AdminQuestion::ListWatches(WatchList { keyspace: "papers".into() }),
+        ),
         ("list_tokens", "no fields", AdminQuestion::ListTokens(TokenList {})),
         (
             "set_managers",
@@ -243,6 +248,21 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         ..TokenStatus::default()
     };
     let lent = TokenStatus { expires_ms: Some(1_800_000_000_000), has_expired: true, ..token.clone() };
+    let watch = WatchStatus {
+        instance: 1,
+        keyspace: "papers".into(),
+        token: Some("robot".into()),
+        has_secret: true,
+        address: "m:2".into(),
+        from: b"a".to_vec(),
+        to: b"b".to_vec(),
+        prefix: b"a/".to_vec(),
+        partitions: 64,
+        changes_behind: 5,
+        lag_ms: 1_500,
+        gone: 2,
+    };
+    let watches = Watches { watches: vec![watch], total: 2, unreported: vec![3] };
     let refused = AdminRefusal {
         code: REFUSED_EXISTS.into(),
         reason: "there is a keyspace of this name".into(),
@@ -260,6 +280,7 @@ pub fn answers() -> Vec<(&'static str, &'static str, AdminReply)> {
         ("keyspace_history", "one minute, and 4 MiB a partition", AdminReply::Keyspace(Box::new(watched))),
         ("done", "in map epoch 9", AdminReply::Done(AdminDone { map_epoch: 9, number: 4 })),
         ("partitions", "one of 256", AdminReply::Partitions(partitions)),
+        ("watches", "one of two, with every field", AdminReply::Watches(watches)),
         ("tokens", "one", AdminReply::Tokens(Tokens { tokens: vec![token] })),
         ("tokens_lent", "one that has expired", AdminReply::Tokens(Tokens { tokens: vec![lent] })),
     ]
