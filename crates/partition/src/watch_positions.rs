@@ -61,7 +61,7 @@ struct ReaderPosition {
     selection: KeySelection,
     /// The log index up to which it has all changes; `None`: its request waits, so that it has all that are committed.
     after: Option<u64>,
-    asked_ms: u64,
+    requested_ms: u64,
 }
 
 impl KeySelection {
@@ -87,7 +87,7 @@ impl ReaderPosition {
     }
 
     fn counts(&self, now_ms: u64) -> bool {
-        now_ms.saturating_sub(self.asked_ms) <= READER_IDLE_MS
+        now_ms.saturating_sub(self.requested_ms) <= READER_IDLE_MS
     }
 }
 
@@ -97,7 +97,7 @@ impl WatchPositions {
     }
 
     /// Remembers how far the reader of a request is. Above the limits, new readers are not remembered.
-    pub(crate) fn ask(
+    pub(crate) fn remember(
         &mut self,
         (connection, request): (u64, &ReadChanges<'_>),
         after: Option<u64>,
@@ -108,10 +108,10 @@ impl WatchPositions {
             self.sweep_at_ms = now_ms + READER_IDLE_MS;
         }
         if let Some(reader) = self.find(connection, request) {
-            (reader.after, reader.asked_ms) = (after, now_ms);
+            (reader.after, reader.requested_ms) = (after, now_ms);
             return;
         }
-        let reader = ReaderPosition { selection: KeySelection::of(request), after, asked_ms: now_ms };
+        let reader = ReaderPosition { selection: KeySelection::of(request), after, requested_ms: now_ms };
         if self.count >= WATCHES_MAX || self.bytes + reader.bytes() > WATCH_BYTES_MAX {
             return;
         }
@@ -182,10 +182,10 @@ mod tests {
     #[test]
     fn each_connection_and_selection_has_the_position_of_its_newest_request() {
         let mut positions = WatchPositions::default();
-        positions.ask((1, &request(b"a")), Some(5), 10);
-        positions.ask((1, &request(b"b")), Some(6), 10);
-        positions.ask((2, &request(b"a")), Some(7), 10);
-        positions.ask((1, &request(b"a")), None, 11);
+        positions.remember((1, &request(b"a")), Some(5), 10);
+        positions.remember((1, &request(b"b")), Some(6), 10);
+        positions.remember((2, &request(b"a")), Some(7), 10);
+        positions.remember((1, &request(b"a")), None, 11);
         let expected: [(u64, &[u8], _); 3] = [(1, b"a", None), (1, b"b", Some(6)), (2, b"a", Some(7))];
         assert_eq!(listed(&positions, 11), expected);
         positions.answered((1, &request(b"a")), 9);
@@ -201,10 +201,10 @@ mod tests {
     #[test]
     fn a_reader_that_no_longer_asks_is_forgotten() {
         let mut positions = WatchPositions::default();
-        positions.ask((1, &request(b"a")), Some(5), 0);
+        positions.remember((1, &request(b"a")), Some(5), 0);
         assert_eq!(listed(&positions, READER_IDLE_MS).len(), 1);
         assert_eq!(listed(&positions, READER_IDLE_MS + 1).len(), 0);
-        positions.ask((2, &request(b"a")), Some(5), READER_IDLE_MS + 1);
+        positions.remember((2, &request(b"a")), Some(5), READER_IDLE_MS + 1);
         assert_eq!((positions.count, positions.by_connection.len()), (1, 1));
         assert_eq!(positions.bytes, size_of::<ReaderPosition>() + 1);
     }
@@ -213,14 +213,14 @@ mod tests {
     fn readers_are_limited_in_number_and_bytes() {
         let mut positions = WatchPositions::default();
         for connection in 0..WATCHES_MAX as u64 + 10 {
-            positions.ask((connection, &request(b"a")), Some(5), 0);
+            positions.remember((connection, &request(b"a")), Some(5), 0);
         }
         assert_eq!(positions.count, WATCHES_MAX);
-        positions.ask((0, &request(b"a")), Some(8), 1);
+        positions.remember((0, &request(b"a")), Some(8), 1);
         assert_eq!(listed(&positions, 1)[0].2, Some(8), "those that are known go on");
         let (mut positions, long) = (WatchPositions::default(), vec![0; 64 << 10]);
         for connection in 0..WATCHES_MAX as u64 {
-            positions.ask((connection, &request(&long)), Some(5), 0);
+            positions.remember((connection, &request(&long)), Some(5), 0);
         }
         assert!(positions.count > 32 && positions.bytes <= WATCH_BYTES_MAX, "{}", positions.count);
     }

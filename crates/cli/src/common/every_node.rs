@@ -23,7 +23,8 @@ const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// each node that answers, and its part of the figures of keyspaces. The states and roles of nodes
 /// stay those that the first node reports.
 pub(crate) async fn add_others(target: &ClusterTarget, status: &mut Status) {
-    for (_, reply) in ask_others(target, status, |client| async move { admin::status(&client).await }).await {
+    for (_, reply) in query_others(target, status, |client| async move { admin::status(&client).await }).await
+    {
         if let Some(reply) = reply {
             merge(status, reply);
         }
@@ -39,11 +40,11 @@ pub(crate) async fn watches(
 ) -> Result<(Vec<Watches>, Vec<u32>), CommandError> {
     let (mut found, mut missing) = (vec![admin::watches(client, keyspace).await?], Vec::new());
     let name = keyspace.to_owned();
-    let ask = move |client: Client| {
+    let query = move |client: Client| {
         let name = name.clone();
         async move { admin::watches(&client, &name).await }
     };
-    for (node, reply) in ask_others(target, status, ask).await {
+    for (node, reply) in query_others(target, status, query).await {
         match reply {
             Some(reply) => found.push(reply),
             None => missing.push(node),
@@ -53,10 +54,10 @@ pub(crate) async fn watches(
 }
 
 /// Asks all nodes that are up except the one that has reported `status`. `None`: the node has not answered in time.
-async fn ask_others<T: Send + 'static, F>(
+async fn query_others<T: Send + 'static, F>(
     target: &ClusterTarget,
     status: &Status,
-    ask: impl Fn(Client) -> F + Clone + Send + 'static,
+    query: impl Fn(Client) -> F + Clone + Send + 'static,
 ) -> Vec<(u32, Option<T>)>
 where
     F: Future<Output = Result<T, CommandError>> + Send,
@@ -65,11 +66,11 @@ where
     let others = status.nodes.iter().filter(|node| is_queried(&node.state) && node.pid == 0);
     let mut queries = JoinSet::new();
     for node in others.take(NODES_QUERIED_MAX) {
-        let (id, target, manager, ask) = (node.id, target.clone(), node.manager.clone(), ask.clone());
+        let (id, target, manager, query) = (node.id, target.clone(), node.manager.clone(), query.clone());
         queries.spawn(async move {
             let answer = timeout(ANSWER_MAX, async move {
                 let client = target.connect_at(&manager).await?;
-                ask(client).await
+                query(client).await
             });
             (id, answer.await.ok().and_then(Result::ok))
         });

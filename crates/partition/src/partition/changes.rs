@@ -257,7 +257,7 @@ impl PartitionChanges<'_> {
             let position = self.position_behind((request.after, request.newest));
             let queued = self.partition.feed.readers.enqueue(request, (token, position), deadline_ms);
             let after = if queued.is_ok() { None } else { Some(request.after) };
-            self.partition.feed.positions.ask((token.connection, request), after, now_ms);
+            self.partition.feed.positions.remember((token.connection, request), after, now_ms);
             if let Err(failure) = queued {
                 effects.answer(token, &Message::Answer(Err(failure)));
             }
@@ -265,7 +265,7 @@ impl PartitionChanges<'_> {
         }
         let position = if request.after == AFTER_NOW { self.end() } else { (request.after, request.newest) };
         if self.partition.feed.is_kept() {
-            self.partition.feed.positions.ask((token.connection, request), Some(position.0), now_ms);
+            self.partition.feed.positions.remember((token.connection, request), Some(position.0), now_ms);
         }
         self.answer((token, position), (through, page), effects);
     }

@@ -24,7 +24,12 @@ fn bench() -> InstanceBench {
 }
 
 /// A request of a connection for changes of a partition, behind this position.
-fn ask(bench: &mut InstanceBench, connection: u64, partition: u32, (after, prefix): (u64, &[u8])) {
+fn request_changes(
+    bench: &mut InstanceBench,
+    connection: u64,
+    partition: u32,
+    (after, prefix): (u64, &[u8]),
+) {
     let epoch = bench.envelope(PAPERS.0, "key").partition_epoch;
     let envelope = Envelope {
         keyspace: PAPERS,
@@ -48,15 +53,15 @@ fn watches_are_added_up_by_connection_and_keys() {
     let mut bench = bench();
     let partition = bench.envelope(PAPERS.0, "key").partition.0;
     for other in 0..4 {
-        ask(&mut bench, 7, other, (AFTER_NOW, b""));
-        ask(&mut bench, 8, other, (AFTER_NOW, b""));
+        request_changes(&mut bench, 7, other, (AFTER_NOW, b""));
+        request_changes(&mut bench, 8, other, (AFTER_NOW, b""));
     }
-    ask(&mut bench, 7, partition, (AFTER_NOW, b"k"));
+    request_changes(&mut bench, 7, partition, (AFTER_NOW, b"k"));
     bench.store(PAPERS.0, "key", "one");
     bench.advance_ms(40);
     bench.store(PAPERS.0, "key", "two");
     bench.advance_ms(2);
-    ask(&mut bench, 8, partition, (1, b""));
+    request_changes(&mut bench, 8, partition, (1, b""));
     bench.advance_ms(3);
     let found = bench.instance.watches(bench.now);
     let listed: Vec<_> = found.listed.iter().map(|one| (one.connection, one.progress)).collect();
@@ -76,15 +81,15 @@ fn watches_are_added_up_by_connection_and_keys() {
 fn the_list_is_limited_in_number_and_bytes_and_the_number_is_not() {
     let mut bench = bench();
     for connection in 0..1_000 {
-        ask(&mut bench, connection, 0, (AFTER_NOW, b"short"));
-        ask(&mut bench, 5_000 + connection, 1, (AFTER_NOW, b"short"));
+        request_changes(&mut bench, connection, 0, (AFTER_NOW, b"short"));
+        request_changes(&mut bench, 5_000 + connection, 1, (AFTER_NOW, b"short"));
     }
     let found = bench.instance.watches(bench.now);
     assert_eq!((found.listed.len(), found.keyspaces[&PAPERS].watches), (WATCHES_LISTED_MAX, 2_000));
     let mut bench = self::bench();
     let long = vec![b'k'; WATCH_KEY_BYTES_LISTED_MAX / 4];
     for connection in 0..10 {
-        ask(&mut bench, connection, 0, (AFTER_NOW, &long));
+        request_changes(&mut bench, connection, 0, (AFTER_NOW, &long));
     }
     let found = bench.instance.watches(bench.now);
     assert_eq!((found.listed.len(), found.keyspaces[&PAPERS].watches), (4, 10));

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::time::Duration;
 
+use serde_json::Value;
 use zerohop_client::{
     BlockingClient, BlockingHandle, Client, ClientOptions, Failure, WatchEvent, WatchOptions, read_token,
 };
@@ -245,6 +246,38 @@ async fn watch_ends_soon_after_its_token_was_revoked() {
     bench.admin(&["token", "revoke", "reader"]);
     let error = tokio::time::timeout(Duration::from_secs(20), refused).await.expect("it ends").unwrap();
     assert_eq!(error.failure(), Some(&Failure::AuthFailed { fault: AuthFault::Token }), "{error}");
+}
+
+/// A reader that does not ask for its changes is listed at all nodes, by the name of its token. The list is for administrators.
+#[tokio::test]
+async fn watches_of_all_nodes_are_listed_with_their_token() {
+    let bench = TokenBench::new(&["--nodes", "3", "--instances", "1"]);
+    bench.admin(&["keyspace", "alter", "default", "--history", "1h"]);
+    let path = bench.token("reader", &["--all", "read"]);
+    let options = ClientOptions { token: Some(read_token(&path).unwrap()), ..ClientOptions::default() };
+    let client = Client::connect_with(&[bench.cluster.endpoint()], options).await.unwrap();
+    let keyspace = client.keyspace("default").await.unwrap();
+    let mut watch = keyspace.watch(WatchOptions::default()).unwrap();
+    watch.begin().await.unwrap();
+    bench.admin(&["kv", "insert", "key", "value"]);
+    let list = || -> Vec<Value> {
+        let printed = bench.admin(&["watch", "list", "--json"]);
+        printed.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    };
+    let sum = |watches: &[Value], field: &str| -> u64 {
+        watches.iter().map(|watch| watch[field].as_u64().unwrap()).sum()
+    };
+    let found = wait_for("the watch is behind at one node", list, |found| sum(found, "changes_behind") == 1);
+    let mut nodes: Vec<u64> = found.iter().map(|watch| watch["node"].as_u64().unwrap()).collect();
+    nodes.sort_unstable();
+    assert_eq!((nodes, sum(&found, "partitions")), (vec![1, 2, 3], 256), "{found:?}");
+    for watch in &found {
+        assert_eq!((&watch["token"], &watch["secret"]), (&"reader".into(), &false.into()), "{watch}");
+    }
+    let refused = bench.refused(&path, &["watch", "list"]);
+    assert!(refused.contains("needs `admin`"), "{refused}");
+    drop((watch, keyspace, client));
+    wait_for("the end of its connections", list, Vec::is_empty);
 }
 
 #[test]
