@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_line_has_the_client_and_how_far_it_is_behind() {
         let places = Places::default();
-        assert_eq!(line(&watch(), &places), "results\t-\t-\tall\t?:3\t64\t7\t1.5s");
+        assert_eq!(line(&watch(), &places), "results\t-\t-\tall\t?:3\t64\t7\t1.5 s");
         let watch = WatchStatus {
             token: Some("robot".to_owned()),
             address: "10.0.0.1:5000".to_owned(),
@@ -159,7 +159,7 @@ mod tests {
             ..watch()
         };
         let expected = "results\trobot\t10.0.0.1:5000\t\"run-\" --to \"run-\\t9\"\t?:3\t64\t7, and no longer kept in 2 of \
-                        the partitions\t1.5s";
+                        the partitions\t1.5 s";
         assert_eq!(line(&watch, &places), expected);
         let watch = WatchStatus { has_secret: true, ..self::watch() };
         assert!(line(&watch, &places).starts_with("results\tsecret\t-\t"));
