@@ -249,16 +249,19 @@ async fn watch_ends_soon_after_its_token_was_revoked() {
 }
 
 /// A reader that does not ask for its changes is listed at all nodes, by the name of its token. The list is for administrators.
-#[tokio::test]
-async fn watches_of_all_nodes_are_listed_with_their_token() {
-    let bench = TokenBench::new(&["--nodes", "3", "--instances", "1"]);
+#[test]
+fn watches_of_all_nodes_are_listed_with_their_token() {
+    let bench = TokenBench::new(&["--nodes", "3"]);
     bench.admin(&["keyspace", "alter", "default", "--history", "1h"]);
     let path = bench.token("reader", &["--all", "read"]);
     let options = ClientOptions { token: Some(read_token(&path).unwrap()), ..ClientOptions::default() };
-    let client = Client::connect_with(&[bench.cluster.endpoint()], options).await.unwrap();
-    let keyspace = client.keyspace("default").await.unwrap();
-    let mut watch = keyspace.watch(WatchOptions::default()).unwrap();
-    watch.begin().await.unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let reader = runtime.block_on(async {
+        let client = Client::connect_with(&[bench.cluster.endpoint()], options).await.unwrap();
+        let mut watch = client.keyspace("default").await.unwrap().watch(WatchOptions::default()).unwrap();
+        watch.begin().await.unwrap();
+        (client, watch)
+    });
     bench.admin(&["kv", "insert", "key", "value"]);
     let list = || -> Vec<Value> {
         let printed = bench.admin(&["watch", "list", "--json"]);
@@ -276,7 +279,7 @@ async fn watches_of_all_nodes_are_listed_with_their_token() {
     }
     let refused = bench.refused(&path, &["watch", "list"]);
     assert!(refused.contains("needs `admin`"), "{refused}");
-    drop((watch, keyspace, client));
+    drop((reader, runtime));
     wait_for("the end of its connections", list, Vec::is_empty);
 }
 
