@@ -39,7 +39,7 @@ impl UpdateLockTable {
         self.holders.get(key).is_some_and(|(present, _)| *present == holder)
     }
 
-    /// Gives the lock to a client, in place of the client that has it. At the limits nobody gets it.
+    /// Gives the lock to a client, in place of the client that has it. At the limits no client gets it.
     pub(crate) fn give(&mut self, key: &[u8], holder: LockHolder, until_ms: u64) {
         self.remove(key);
         let bytes = UPDATE_LOCK_BYTES + 2 * key.len();
@@ -78,8 +78,8 @@ impl UpdateLockTable {
 
     /// The keys whose locks a connection has.
     pub(crate) fn of_connection(&self, connection: u64) -> Vec<Box<[u8]>> {
-        let of = |(_, (holder, _)): &(&Box<[u8]>, &(LockHolder, u64))| holder.connection == connection;
-        self.holders.iter().filter(of).map(|(key, _)| key.clone()).collect()
+        let locks = self.holders.iter().filter(|(_, (holder, _))| holder.connection == connection);
+        locks.map(|(key, _)| key.clone()).collect()
     }
 
     /// Forgets all locks.

@@ -128,11 +128,8 @@ fn reads(check: Check<'_>) {
     read("get_bit", "bit 12", Query::GetBit(GetBit { offset: 12 }));
     read("count_bits", "the last ten bytes", Query::CountBits(CountBits { range }));
     read("wait", "until the value is 'ready'", Query::Wait(Wait { until: WaitUntil::Equals(b"ready") }));
-    read(
-        "wait_differs",
-        "until it is not 'ready'",
-        Query::Wait(Wait { until: WaitUntil::Differs(b"ready") }),
-    );
+    let until = WaitUntil::Differs(b"ready");
+    read("wait_differs", "until it is not 'ready'", Query::Wait(Wait { until }));
     read("wait_absent", "until there is no record", Query::Wait(Wait { until: WaitUntil::Absent }));
     read("wait_present", "until there is one", Query::Wait(Wait { until: WaitUntil::Present }));
     read(

@@ -51,7 +51,7 @@ fn each_change_gives_the_lock_to_the_next_request() {
     }
     write(&mut rig, 2, b"three");
     take(&mut rig, 14);
-    assert_eq!(answer(&mut rig, 14), Some(b"three".to_vec()), "nobody has it");
+    assert_eq!(answer(&mut rig, 14), Some(b"three".to_vec()), "no client has it");
 }
 
 #[test]

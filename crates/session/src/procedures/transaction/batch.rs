@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 use zerohop_wire::Failure;
 
 use super::Transaction;
-use super::buffer::{BufferLookup, record_name};
+use super::buffer::BufferLookup;
+use super::record_name::record_name;
 use crate::procedures::error::Error;
 use crate::procedures::keyspace::Keyspace;
 use crate::procedures::limits::TRANSACTION_ITEMS_MAX;

@@ -7,7 +7,7 @@ use zerohop_wire::ids::Timestamp;
 
 use super::Transaction;
 use super::blob_buffer::BlobBuffer;
-use super::buffer::RecordName;
+use super::record_name::RecordName;
 use super::staged_pieces::KeyLocation;
 use crate::procedures::blob_knowledge::{BlobKnowledge, BlobWrites, PresentBlob};
 use crate::procedures::error::Error;

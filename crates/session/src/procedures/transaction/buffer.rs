@@ -12,6 +12,7 @@ use zerohop_wire::{AbortReason, Failure};
 
 use super::blob_buffer::BlobBuffer;
 use super::overlay;
+use super::record_name::{RecordName, record_name};
 use super::staged_pieces::{KeyLocation, StagedPieces};
 use super::update_locks::UpdateLocks;
 use crate::procedures::cluster_handle::{ClusterHandle, micros};
@@ -20,7 +21,6 @@ use crate::procedures::limits::{
 };
 
 type BufferAnswer = Result<Reply, Failure<'static>>;
-pub(super) type RecordName = (KeyspaceId, Vec<u8>);
 
 /// The reads and pending writes of a transaction.
 #[derive(Debug, Default)]
@@ -350,8 +350,4 @@ impl Buffer {
         self.here += item.packed().len();
         Ok(())
     }
-}
-
-pub(super) fn record_name(item: &CompositeItem) -> RecordName {
-    (item.keyspace(), item.key().to_vec())
 }

@@ -12,7 +12,7 @@ use zerohop_wire::ids::Timestamp;
 use zerohop_wire::limits::BODY_BYTES_MAX;
 use zerohop_wire::messages::{Confirm, Query, RecordOperation, RecordRead};
 
-use super::buffer::RecordName;
+use super::record_name::RecordName;
 use crate::planted::{Bug, is_planted};
 use crate::procedures::cluster_handle::ClusterHandle;
 use crate::{Coalescing, Collect, Reply, SessionRequest};

@@ -10,6 +10,7 @@ mod blobs;
 mod buffer;
 mod confirmed_reads;
 mod overlay;
+mod record_name;
 mod retry;
 mod stage;
 mod staged_pieces;
@@ -31,7 +32,8 @@ use crate::procedures::keyspace::Keyspace;
 use crate::procedures::operation::{Operation, ReplyReader};
 
 pub(crate) use batch::{RecordReads, check_item_count};
-use buffer::{Buffer, BufferLookup, record_name};
+use buffer::{Buffer, BufferLookup};
+use record_name::record_name;
 pub use retry::Attempts;
 
 /// A transaction that has not been committed: a handle, whose clones share it. When the last clone is dropped, the transaction aborts.

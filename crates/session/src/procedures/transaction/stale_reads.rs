@@ -8,7 +8,7 @@ use zerohop_wire::Failure;
 use zerohop_wire::ids::Timestamp;
 use zerohop_wire::messages::{Query, RecordOperation, RecordRead};
 
-use super::buffer::RecordName;
+use super::record_name::RecordName;
 use crate::procedures::cluster_handle::ClusterHandle;
 use crate::procedures::shell::PendingReply;
 use crate::{Reply, SessionError, SessionRequest};

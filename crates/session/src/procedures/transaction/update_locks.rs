@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use zerohop_wire::messages::{Query, RecordOperation, RecordRead, UpdateLock};
 
-use super::buffer::RecordName;
+use super::record_name::RecordName;
 use crate::SessionRequest;
 use crate::procedures::cluster_handle::ClusterHandle;
 
