@@ -46,7 +46,7 @@ const OF_SEEDS: u64 = 8;
 /// Watches pause from this seed on, and continue from their cursors: after one of so many events, for at most so long.
 const FIRST_SEED_WITH_PAUSES: u64 = 140;
 const PAUSES_OF_EVENTS: u64 = 12;
-const PAUSE_US_MAX: u64 = 2_000 * MS;
+const PAUSE_US_MAX: u64 = 6_000 * MS;
 
 /// The draws are in a stream of their own.
 const WATCHES: u64 = 0xED << 56;

@@ -67,7 +67,7 @@ const CANARIES: [Row; 14] = [
 
 /// The other mutants that are found. Mutants in neither list were not found within the seeds that
 /// were run, or cannot be: docs/reliability.md.
-const OTHERS: [Row; 90] = [
+const OTHERS: [Row; 95] = [
     (BugPlace::Partition(partition::Bug::KeyspaceNotDrained), &[96, 29, 19, 33, 92]),
     (BugPlace::Engine(engine::Bug::NeededEntriesCompacted), &[9]),
     (BugPlace::Engine(engine::Bug::TombstoneDropped), &[25]),
@@ -158,6 +158,11 @@ const OTHERS: [Row; 90] = [
     (BugPlace::Partition(partition::Bug::MarkOvertakesTransactions), &[39]),
     (BugPlace::Session(session::Bug::MarkOfOnePartition), &[55]),
     (BugPlace::Session(session::Bug::WatchSkipsSibling), &[135]),
+    (BugPlace::Session(session::Bug::ReadsNotConfirmed), &[2]),
+    (BugPlace::Session(session::Bug::WatchPositionLost), &[135]),
+    (BugPlace::Partition(partition::Bug::HistoryEndForgotten), &[119]),
+    (BugPlace::Partition(partition::Bug::WatchesNotWoken), &[39]),
+    (BugPlace::Partition(partition::Bug::MarkOvertakesPage), &[63]),
 ];
 
 impl BugPlace {
