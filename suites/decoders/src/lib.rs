@@ -3,6 +3,7 @@
 
 pub mod agent_message;
 pub mod backup;
+pub mod change_history;
 pub mod cluster_map;
 pub mod control_log;
 pub mod control_request;
@@ -33,9 +34,10 @@ pub mod wire_greeting;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const ALL: [Target; 26] = [
+pub const ALL: [Target; 27] = [
     ("agent_message", agent_message::run),
     ("backup", backup::run),
+    ("change_history", change_history::run),
     ("cluster_map", cluster_map::run),
     ("control_log", control_log::run),
     ("control_request", control_request::run),

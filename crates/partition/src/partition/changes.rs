@@ -369,6 +369,12 @@ fn value_of<D: Disk>(view: RecordView<'_, D>, key: &[u8]) -> Option<Arc<[u8]>> {
 pub struct InheritedHistory(History);
 
 impl InheritedHistory {
+    /// The bytes of its newest changes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        self.0.encode(HISTORY_SENT_BYTES_MAX)
+    }
+
     /// The history of such bytes; `None`: they are none.
     #[must_use]
     pub fn decode(encoded: &[u8]) -> Option<InheritedHistory> {
