@@ -54,7 +54,7 @@ pub(crate) struct CliArguments {
 pub(crate) enum CliCommand {
     /// Runs a local cluster in the foreground, until Ctrl-C.
     ///
-    /// Each node is a separate `zerohop node` process. If one of several nodes ends, the others continue.
+    /// Each node is a separate `zerohop node` process. If one ends, the others continue, and it starts again.
     Up(UpArguments),
     /// Runs one node in the foreground, until Ctrl-C. Subcommands list, drain and remove nodes of a cluster.
     Node(Box<NodeArguments>),

@@ -33,6 +33,7 @@ pub use self::partition_limits::PartitionLimits;
 pub use self::server::{
     ClusterOptions, ConnectionLimits, FolderOwner, ForcedCluster, JoinMethod, LocalCluster, LocalStart,
     REDIS_TIME_OUT_DEFAULT, REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, SAVED_BYTES_MAX, SavedError, SavedNode,
-    ServeError, Server, ServerOptions, StartError, StopHandle, TlsOptions, force_new_control_group,
-    holds_data, instances_default, new_cluster, node_folder, owner, process_of_original,
+    ServeError, Server, ServerOptions, StartError, StopHandle, TlsOptions, check_readable,
+    force_new_control_group, holds_data, instances_default, new_cluster, node_folder, owner,
+    process_of_original,
 };

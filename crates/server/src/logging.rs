@@ -1,7 +1,7 @@
 //! The structured log. The library only emits events; the program that runs it installs the log once.
 
 use std::fmt;
-use std::io::{IsTerminal, stderr};
+use std::io::{self, IsTerminal, Write, stderr};
 use std::str::FromStr;
 
 use tracing_subscriber::filter::filter_fn;
@@ -38,7 +38,8 @@ pub enum LogError {
 /// # Errors
 /// [`LogError::Installed`].
 pub fn init(format: LogFormat, level: LevelFilter) -> Result<(), LogError> {
-    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(stderr).with_target(false);
+    let builder =
+        tracing_subscriber::fmt().with_max_level(level).with_writer(|| LogOutput).with_target(false);
     let is_logged = filter_fn(|event| !is_of_library(event.target())).with_max_level_hint(level);
     let installed = match format {
         LogFormat::Text => builder.with_ansi(stderr().is_terminal()).finish().with(is_logged).try_init(),
@@ -48,6 +49,19 @@ pub fn init(format: LogFormat, level: LevelFilter) -> Result<(), LogError> {
         }
     };
     installed.map_err(|_| LogError::Installed)
+}
+
+/// Standard error. Lines that cannot be written are dropped: the node goes on when the reader of its log has ended, as `tee` at the end of a pipe.
+struct LogOutput;
+
+impl Write for LogOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(stderr().write(bytes).unwrap_or(bytes.len()))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        stderr().flush().or(Ok(()))
+    }
 }
 
 /// Whether events of this target are those of a library that reports requests which the program itself reports in one line.

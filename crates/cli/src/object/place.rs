@@ -4,9 +4,11 @@ use std::fmt;
 
 use clap::Args;
 use serde::Serialize;
+use zerohop_client::{Client, Keyspace, Reason};
 use zerohop_object_client::{ClusterStore, ObjectClient, bucket_name, object_name};
 
 use crate::common::ending::CommandError;
+use crate::common::names;
 use crate::common::target::ClusterTarget;
 use crate::s3::keyspaces;
 
@@ -30,9 +32,23 @@ impl ObjectPlace {
     /// Connects to the objects of the cluster.
     pub(super) async fn open(&self) -> Result<ObjectClient<ClusterStore>, CommandError> {
         let client = self.target.connect().await?;
-        let names = client.keyspace(&self.keyspace).await?;
-        let bodies = client.keyspace(&keyspaces::bodies_of(&self.keyspace)).await?;
+        let names = self.existing(&client, &self.keyspace).await?;
+        let bodies = self.existing(&client, &keyspaces::bodies_of(&self.keyspace)).await?;
         Ok(ObjectClient::new(ClusterStore::new(client, names, bodies)))
+    }
+
+    /// One of the two keyspaces. A keyspace that a user creates by hand would not fit, so the error names the command that creates both.
+    async fn existing(&self, client: &Client, name: &str) -> Result<Keyspace, CommandError> {
+        client.keyspace(name).await.map_err(|error| match error.reason() {
+            Some(Reason::NoKeyspace { .. }) => CommandError::RefusedAs {
+                word: "no_keyspace",
+                reason: format!(
+                    "the cluster has no objects yet, as it has no keyspace {}: `zerohop object mb BUCKET` creates a bucket, and what it needs",
+                    names::quoted(name.as_bytes())
+                ),
+            },
+            _ => error.into(),
+        })
     }
 
     /// The same; keyspaces that do not exist are created.

@@ -13,7 +13,9 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use zerohop_server::{FolderOwner, LocalCluster, LocalStart, StartError, holds_data, node_folder, owner};
+use zerohop_server::{
+    FolderOwner, LocalCluster, LocalStart, StartError, check_readable, holds_data, node_folder, owner,
+};
 
 use zerohop_wire::messages::ClusterId;
 
@@ -39,6 +41,7 @@ impl DataFolder {
         let mut owners = Vec::new();
         for place in 0..NODES_MAX as usize {
             let folder = node_folder(&root, place);
+            check_readable(&folder).map_err(failed)?;
             if holds_data(&folder) {
                 owners.push((place, owner(&folder).map_err(failed)?));
             }

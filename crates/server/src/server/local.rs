@@ -176,6 +176,26 @@ pub fn holds_data(root: &Path) -> bool {
         || crate::folder::names(root).iter().any(|name| name.starts_with(INSTANCE_PREFIX))
 }
 
+/// Checks that a folder is missing, or can be listed: what cannot be read is not taken for empty.
+///
+/// # Errors
+/// It is another file, or the process may not read it.
+pub fn check_readable(root: &Path) -> Result<(), StartError> {
+    let instances = root.join(NODE_FOLDER);
+    for folder in [root, &instances] {
+        match std::fs::read_dir(folder) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StartError::System {
+                    operation: "reading the data folder",
+                    reason: format!("{}: {error}", shown_path(folder)),
+                });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// The owner of the folder; `None`: it has none yet. Takes no lock and changes nothing.
 ///
 /// # Errors
@@ -272,6 +292,7 @@ mod tests {
     fn empty_folder_has_no_data() {
         let root = tempfile::tempdir().unwrap();
         assert!(!holds_data(root.path()) && !holds_data(&root.path().join("none")));
+        assert!(check_readable(root.path()).is_ok() && check_readable(&root.path().join("none")).is_ok());
         std::fs::create_dir(root.path().join("node")).unwrap();
         std::fs::write(root.path().join("node/lock"), "").unwrap();
         std::fs::write(root.path().join("node/member.tmp"), "half").unwrap();

@@ -44,7 +44,8 @@ use zerohop_wire::messages::ClusterId;
 
 pub use self::force_new_cluster::{ForcedCluster, force_new_control_group};
 pub use self::local::{
-    FolderOwner, LocalCluster, LocalStart, holds_data, node_folder, owner, process_of_original,
+    FolderOwner, LocalCluster, LocalStart, check_readable, holds_data, node_folder, owner,
+    process_of_original,
 };
 pub use self::new_cluster::new_cluster;
 pub use self::options::{ClusterOptions, JoinMethod, ServerOptions};

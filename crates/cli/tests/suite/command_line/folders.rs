@@ -519,3 +519,17 @@ fn majority_of_nodes_is_served_without_a_missing_folder() {
         "{error}"
     );
 }
+
+/// What cannot be read is not taken for missing, for which the advice is to replace the node.
+#[test]
+fn node_folder_that_cannot_be_listed_is_reported_as_such() {
+    let folder = folder();
+    let data = folder.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    std::fs::write(data.join("node-2"), "a file in place of a folder").unwrap();
+    let ended = up(&data, three(), &[]).output().unwrap();
+    let error = stderr(&ended);
+    let path = data.join("node-2");
+    assert!(error.contains(&format!("{}: Not a directory", path.display())), "{error}");
+    assert!(code(&ended) != 0 && !error.contains("missing"), "{error}");
+}

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::folder::TestFolder;
+use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, pid, wait_until_exited, zerohop};
 use crate::support::{report, wait_for};
 
@@ -182,4 +183,37 @@ fn node_stays_ended_without_restarts() {
     kill_process(cluster.node(1), Signal::KILL).unwrap();
     let LoggedCluster { mut up, .. } = cluster;
     assert_eq!(up.wait(), Some(3));
+}
+
+/// A log collector, or `tee` at the end of a pipe, may end before the cluster.
+#[test]
+fn nodes_go_on_when_the_reader_of_their_log_has_ended() {
+    let folder = crate::support::folder();
+    let mut command = zerohop(&["up", "--nodes", "3", "--instances", "1", "--port", "0", "--json", "--data"]);
+    let (reader, writer) = std::io::pipe().unwrap();
+    command.arg(folder.path().join("data")).stdout(std::process::Stdio::piped()).stderr(writer);
+    let mut up = RunningProcess::start(&mut command);
+    // The command has the other end of the pipe, too.
+    drop(command);
+    let ready: serde_json::Value = serde_json::from_str(&up.first_line()).unwrap();
+    drop(reader);
+    let endpoint = ready["endpoint"].as_str().unwrap();
+    let processes = |status: &serde_json::Value| -> Vec<Option<u64>> {
+        status["nodes"].as_array().unwrap().iter().map(|node| node["pid"].as_u64()).collect()
+    };
+    let killed = ready["nodes"][1]["pid"].as_u64();
+    kill_process(pid(killed.unwrap()), Signal::KILL).unwrap();
+    // The others write lines about it.
+    let status = || {
+        let output = zerohop(&["status", "--json", "--endpoint", endpoint]).output().unwrap();
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap_or_default()
+    };
+    let is_back = |status: &serde_json::Value| {
+        status["nodes"].as_array().is_some_and(|nodes| nodes.len() == 3)
+            && processes(status)[1].is_some_and(|process| Some(process) != killed)
+    };
+    let later = processes(&wait_for("node 2 serves again", status, is_back));
+    assert_eq!((later[0], later[2]), (ready["nodes"][0]["pid"].as_u64(), ready["nodes"][2]["pid"].as_u64()));
+    kill_process(up.pid(), Signal::INT).unwrap();
+    assert_eq!(up.ended().code(), Some(0));
 }
