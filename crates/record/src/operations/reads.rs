@@ -25,7 +25,7 @@ macro_rules! reads {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Query<'a> {
             $(
-                #[doc = concat!("See [`", stringify!($variant), "`](struct@", stringify!($variant), ").")]
+                #[doc = concat!("See [`", stringify!($variant), "`](type@", stringify!($variant), ").")]
                 $variant $(($type))?,
             )*
         }
