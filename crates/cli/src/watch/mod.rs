@@ -152,10 +152,9 @@ async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError>
         json,
         ..
     } = arguments;
-    let mut cursor = cursor.map(CursorFile::new);
-    let position = match &cursor {
-        Some(file) => file.read()?,
-        None => None,
+    let (mut cursor, position) = match cursor.map(CursorFile::open).transpose()? {
+        Some((file, position)) => (Some(file), position),
+        None => (None, None),
     };
     let from = from.map_or(Bound::Unbounded, |key| Bound::Included(key.into_vec()));
     let to = to.map_or(Bound::Unbounded, |key| Bound::Excluded(key.into_vec()));

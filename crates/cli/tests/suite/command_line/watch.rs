@@ -89,6 +89,12 @@ fn a_cursor_continues_where_the_command_ended() {
     let mut watch = RunningWatch::start(&cluster, &["--cursor", cursor]);
     cluster.ok(&["kv", "insert", "a", "1"]);
     assert_eq!(watch.change()["value"], "1");
+    let second = cluster.run(&["watch", "--cursor", cursor]);
+    assert_eq!(
+        (code(&second), stderr(&second).contains("another watch keeps its position in")),
+        (3, true),
+        "{second:?}"
+    );
     watch.interrupt();
     for (key, value) in [("b", "2"), ("a", "3"), ("c", "4")] {
         cluster.ok(&["kv", "insert", key, value]);
