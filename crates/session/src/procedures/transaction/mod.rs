@@ -290,7 +290,7 @@ impl Transaction {
         {
             return Ok(CommittedTransaction { version, answers: Vec::new() });
         }
-        let changed = commit.items.iter().skip(commit.checks).map(record_name).collect();
+        let changed = update_locks.of(&commit.items[commit.checks..]);
         let keys: Vec<Box<[u8]>> = commit.items.iter().map(|item| item.key().into()).collect();
         let checks = commit.checks;
         let about = |reason: Reason| match reason {

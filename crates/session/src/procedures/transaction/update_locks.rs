@@ -1,12 +1,10 @@
 //! The update locks that a transaction has taken.
 
-use std::collections::BTreeSet;
-
 use zerohop_wire::messages::{Query, RecordOperation, RecordRead, UpdateLock};
 
 use super::record_name::RecordName;
-use crate::SessionRequest;
 use crate::procedures::cluster_handle::ClusterHandle;
+use crate::{CompositeItem, SessionRequest};
 
 /// The update locks of a transaction. When they are dropped, the servers release them: without that, the next transaction waits until they end.
 #[derive(Debug, Default)]
@@ -23,9 +21,17 @@ impl UpdateLocks {
         self.locks.push((record, number));
     }
 
-    /// These records have changed, which has ended their locks.
-    pub(super) fn changed(&mut self, records: &BTreeSet<RecordName>) {
-        self.locks.retain(|(record, _)| !records.contains(record));
+    /// Those of the locks whose records these items are about.
+    pub(super) fn of(&self, items: &[CompositeItem]) -> Vec<u64> {
+        let is_about = |(keyspace, key): &RecordName| {
+            items.iter().any(|item| item.keyspace() == *keyspace && item.key() == key)
+        };
+        self.locks.iter().filter(|(record, _)| is_about(record)).map(|(_, number)| *number).collect()
+    }
+
+    /// The records of these locks have changed, which has ended the locks.
+    pub(super) fn changed(&mut self, ended: &[u64]) {
+        self.locks.retain(|(_, number)| !ended.contains(number));
     }
 }
 
