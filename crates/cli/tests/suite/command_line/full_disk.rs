@@ -15,7 +15,7 @@ const MIB: u64 = 1 << 20;
 /// Names sort in the order of their numbers, which are below ten.
 const TRIES: usize = 9;
 
-/// Writes until the disk is noticed to be full.
+/// Writes until both instances report that the disk is full: each measures it at times of its own.
 fn fill_disk(cluster: &ServingProgram) {
     let long = vec![b'x'; 1 << 20];
     let is_full = (0..80).any(|number| {
@@ -23,6 +23,10 @@ fn fill_disk(cluster: &ServingProgram) {
         code(&insert) == 3 && stderr(&insert).contains("the disk is full")
     });
     assert!(is_full, "writes still succeed");
+    let full = |status: &String| {
+        [1, 2].iter().all(|instance| status.contains(&format!("instance {instance}: its disk is full")))
+    };
+    wait_for("both instances report the full disk", || cluster.ok(&["status"]), full);
 }
 
 /// The first operation that fails: its number and its output. A node frees space as it compacts, at
@@ -107,16 +111,19 @@ fn log_that_has_no_room_is_completed_by_the_same_command() {
     let cluster = ServingProgram::up(&["--data", data.to_str().unwrap(), "--instances", "2"]);
     disk.leave(60 * MIB);
     fill_disk(&cluster);
-    let create = ["log", "create", "ev"];
-    let refused = cluster.run(&create);
+    let name = |number: usize| format!("ev-{number}");
+    let create = |number: usize| cluster.run(&["log", "create", &name(number)]);
+    let (number, refused) = until_refused(&disk, 56 * MIB, create);
     assert_eq!(code(&refused), 4, "{refused:?}");
     assert!(stderr(&refused).contains("the same `zerohop log create` completes it"), "{refused:?}");
-    assert!(cluster.ok(&["keyspace", "list"]).lines().any(|line| line.starts_with("ev")));
+    let made = |line: &str| line.starts_with(&name(number));
+    assert!(cluster.ok(&["keyspace", "list"]).lines().any(made));
     // This command has made no keyspace, and changed nothing.
-    assert_eq!(code(&cluster.run(&create)), 3);
+    disk.leave(56 * MIB);
+    assert_eq!(code(&create(number)), 3);
     disk.free();
-    wait_for("there is room", || cluster.run(&create), |created| code(created) == 0);
-    cluster.ok(&["log", "append", "ev", "a"]);
+    wait_for("there is room", || create(number), |created| code(created) == 0);
+    cluster.ok(&["log", "append", &name(number), "a"]);
 }
 
 /// The last flush uses space that is allocated ahead. The clean-shutdown file (24 bytes in a file
