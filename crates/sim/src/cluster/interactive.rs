@@ -50,7 +50,7 @@ pub(super) type InteractiveReports = Arc<Mutex<VecDeque<(usize, InteractiveRepor
 #[derive(Debug)]
 pub(super) enum InteractiveReport {
     /// It reads these keys.
-    Reads(Vec<ClassedKey>),
+    Reads(Vec<ClassedKey>, ReadKind),
     /// The results of these reads.
     HasRead(Vec<ClassedKey>, Result<Vec<Option<Record>>, Error>),
     /// It commits these writes.
@@ -62,6 +62,14 @@ pub(super) enum InteractiveReport {
     Differs(String),
     /// It does nothing more.
     Ends,
+}
+
+/// Whether records are read to be updated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReadKind {
+    Plain,
+    /// The read waits for an update lock, and as every wait it has a grace beyond its limit.
+    ForUpdate,
 }
 
 /// The writes of an interactive transaction, and what it has read back.
@@ -114,8 +122,9 @@ async fn run_interactive(
         false => plan.reads.iter().map(|key| vec![*key]).collect(),
     };
     for keys in rounds {
-        report(InteractiveReport::Reads(keys.clone()));
         let locked = keys.first().filter(|_| !plan.together && plan.locks && plan.random.chance(1, 2));
+        let kind = if locked.is_some() { ReadKind::ForUpdate } else { ReadKind::Plain };
+        report(InteractiveReport::Reads(keys.clone(), kind));
         let result = match locked {
             Some(key) => read_for_update(&transaction, &keyspaces[&key.keyspace], *key).await,
             None => read_round(&transaction, &keyspaces, &keys).await,

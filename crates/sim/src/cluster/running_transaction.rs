@@ -6,7 +6,7 @@ use zerohop_session::{Reply, STAGED_ITEM_US, SessionError};
 use zerohop_wire::{AbortReason, Failure};
 
 use super::answer_recorder::AnswerRecorder;
-use super::interactive::InteractiveReport;
+use super::interactive::{InteractiveReport, ReadKind};
 use super::transaction_reads::{ReadResult, intended, reply_of};
 use crate::cycles::{CheckedAction, TransactionFate};
 use crate::transaction_results::{TransactionFailure, TransactionRecord};
@@ -69,8 +69,12 @@ impl RunningTransaction {
             history.len() - 1
         };
         match report {
-            InteractiveReport::Reads(keys) => {
+            InteractiveReport::Reads(keys, kind) => {
                 self.entries = keys.iter().map(|_| begin(Vec::new())).collect();
+                if kind == ReadKind::ForUpdate {
+                    let late = deadline.after_us(zerohop_session::limits::WAIT_GRACE_US);
+                    self.entries.iter().for_each(|place| history[*place].deadline = late);
+                }
                 return Vec::new();
             }
             InteractiveReport::Commits(writes) => {
