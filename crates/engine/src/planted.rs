@@ -50,6 +50,8 @@ pub enum Bug {
     ReplacedSegmentStays,
     /// A journal file is removed before the segments durably hold its entries.
     JournalRemovedEarly,
+    /// A segment is written although the journal does not have a journal-first entry in it.
+    JournalFirstIgnored,
     /// The order of the keys has no removed keys that a snapshot may still read.
     EndedKeyNotOrdered,
     /// The order of the keys has no records that begin with an append.
@@ -121,6 +123,9 @@ impl Bug {
         Bug::ReplacedSegmentStays,
         Bug::JournalRemovedEarly,
     ];
+
+    /// Bugs of the order in which entries of several partitions survive a crash.
+    pub const OF_JOURNAL_FIRST: [Bug; 1] = [Bug::JournalFirstIgnored];
 
     /// Bugs of snapshot installs from one engine to another.
     pub const OF_SNAPSHOT_INSTALL: [Bug; 1] = [Bug::PartialInstallNotMarked];

@@ -44,6 +44,7 @@ impl<D: Disk> Engine<D> {
         if self.store(handle)?.1.durability == durability {
             return Ok(durability);
         }
+        self.flush_journal_first(handle)?;
         if has_entries && is_in_memory {
             self.write_to_disk(handle)?;
         } else if durability != Durability::Memory && is_in_memory && self.store(handle)?.1.is_incoming() {

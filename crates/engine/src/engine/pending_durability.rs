@@ -41,11 +41,38 @@ impl<D: Disk> Engine<D> {
     }
 
     /// Flushes the journal's batch if an entry of a `sync` partition, with so many bytes of key and payload, would make it longer
-    /// than a file may be.
+    /// than a file may be. Also if the journal will only refer to the entry: its segment is synced before the journal, and must
+    /// not have journal-first entries then.
     #[inline]
     pub(super) fn make_journal_room(&mut self, handle: Handle, bytes: usize) -> EngineResult<()> {
         let is_short = self.journal.has_no_room_for(bytes);
-        if is_short && self.store(handle)?.1.durability == Durability::Sync { self.flush() } else { Ok(()) }
+        if !is_short && bytes <= JOURNAL_INLINE_BYTES_MAX {
+            return Ok(());
+        }
+        if !is_short {
+            return self.flush_journal_first(handle);
+        }
+        if self.store(handle)?.1.durability == Durability::Sync { self.flush() } else { Ok(()) }
+    }
+
+    /// Sets whether entries that are appended to a partition from now on survive a crash only together with everything that was
+    /// accepted before them, of all `sync` partitions. Returns false, and does nothing, where that is not so: the partition is
+    /// not `sync`, or the engine keeps a shared log.
+    pub fn set_journal_first(&mut self, handle: Handle, is_on: bool) -> bool {
+        let Ok((io, store)) = self.store(handle) else { return false };
+        if io.logs.shared().is_some() || store.durability != Durability::Sync {
+            return false;
+        }
+        io.logs.separate_mut(store.handle).set_journal_first(is_on);
+        true
+    }
+
+    /// Flushes if the partition has journal-first entries.
+    pub(super) fn flush_journal_first(&mut self, handle: Handle) -> EngineResult<()> {
+        let (io, store) = self.store(handle)?;
+        let is_journal_first =
+            io.logs.shared().is_none() && io.logs.separate(store.handle).has_journal_first();
+        if is_journal_first { self.flush() } else { Ok(()) }
     }
 
     /// Prepares for a disk that becomes full: preallocates space in the journal for what is accepted and not yet durable,
@@ -152,8 +179,9 @@ impl<D: Disk> Engine<D> {
     /// The journal makes these entries survive a crash: partition handles and their highest log indexes.
     pub(super) fn journaled(&mut self, partition_ends: impl IntoIterator<Item = (u32, u64)>) {
         for (handle, index) in partition_ends {
-            if let Ok((_, store)) = self.store(Handle(handle)) {
+            if let Ok((io, store)) = self.store(Handle(handle)) {
                 store.journaled = store.journaled.max(index);
+                io.logs.separate_mut(store.handle).journaled_through(index);
             }
         }
     }

@@ -234,6 +234,7 @@ impl<D: Disk> Engine<D> {
             self.leave_split(parent)?;
         }
         // A child whose parent has no folder counts as complete.
+        self.flush_journal_first(handle)?;
         let (io, store) = self.store(handle)?;
         store.sync(io)?;
         self.splits.insert(parent, children.iter().map(|&id| ChildLog::new(id)).collect());

@@ -149,6 +149,7 @@ impl PartitionLog {
         if index >= self.last.1 {
             return Ok(());
         }
+        self.forget_journal_first(index);
         // The last segment first: a crash always leaves a prefix of the log.
         while let Some(&slot) = self.order.last() {
             if self.segment(slot).first_index() <= index {

@@ -10,25 +10,32 @@ use crate::disk::{Disk, DiskError};
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::Position;
 use crate::limits::{BLOCK_BYTES, JOURNAL_INLINE_BYTES_MAX, SEGMENTS_MAX};
-use crate::resources::{LogResources, Space};
+use crate::resources::LogResources;
 
 pub(crate) mod chunk_head;
 pub(crate) mod chunk_read;
 mod copy;
 pub mod entry;
+mod footer;
 pub(crate) mod garbage_stats;
 pub mod header;
+mod journal_first;
 pub(crate) mod locate;
 pub mod restamp;
 pub mod scan;
 pub(crate) mod segment;
 pub(crate) mod segment_run;
 pub mod shared;
+mod sizes;
 mod tail_cache;
 
 use entry::{EntryBase, EntryKind, EntryMeta, HEAD_BYTES, Head, HeadDecode};
+use footer::may_grow;
+pub(crate) use footer::push_footer;
 use header::{HEADER_BYTES, SegmentHeader, salt_of};
-use segment::Segment;
+use journal_first::{JournalFirstEntries, JournalFirstEntry};
+use segment::{Segment, WriteLimit};
+pub use sizes::LogSizes;
 
 /// An entry as read: its fields, and key and payload in place.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +95,7 @@ pub(crate) struct PartitionLog {
     pub(crate) handle: u32,
     pub(crate) folder: String,
     free_slots: Vec<u32>,
+    journal_first: JournalFirstEntries,
 }
 
 /// A mark with the synced and committed indexes is written at least this often, so that recovery can apply entries as it
@@ -114,6 +122,42 @@ impl PartitionLog {
             marker_synced_index: 0,
             mark_due_at: MARK_EVERY_BYTES,
             first_unsynced: 0,
+            journal_first: JournalFirstEntries::default(),
+        }
+    }
+
+    /// Sets whether entries that are appended from now on are [journal-first](JournalFirstEntries).
+    pub(crate) fn set_journal_first(&mut self, is_on: bool) {
+        self.journal_first.is_on = is_on;
+    }
+
+    /// Whether the journal does not have all journal-first entries yet, or the next entry is one.
+    pub(crate) fn has_journal_first(&self) -> bool {
+        self.journal_first.is_on || !self.journal_first.is_empty()
+    }
+
+    /// The journal has the entries up to a log index, so that the segments may have them.
+    pub(crate) fn journaled_through(&mut self, through: u64) {
+        self.journal_first.release(through);
+    }
+
+    /// The log is truncated behind a log index.
+    fn forget_journal_first(&mut self, index: u64) {
+        self.journal_first.truncate_after(index);
+    }
+
+    /// The part of a segment that may be written: up to the first journal-first entry.
+    fn write_limit(&self, slot: u32) -> WriteLimit {
+        let segment = self.segment(slot);
+        match self.journal_first.first() {
+            None => segment.end(),
+            Some(first) if first.slot == slot => {
+                WriteLimit { bytes: first.offset, last_index: first.index - 1 }
+            }
+            Some(first) if segment.first_index() > first.index => {
+                WriteLimit { bytes: 0, last_index: segment.first_index() - 1 }
+            }
+            Some(_) => segment.end(),
         }
     }
 
@@ -159,6 +203,10 @@ impl PartitionLog {
         segment.record_entry(meta, offset, entry_bytes);
         io.memory.add_used(allocated);
         self.last = (meta.epoch, meta.index);
+        // The journal only refers to a longer entry, whose segment is synced first. Everything before it is durable.
+        if self.journal_first.is_on && payload_bytes <= JOURNAL_INLINE_BYTES_MAX {
+            self.journal_first.push(JournalFirstEntry { slot, offset, index: meta.index });
+        }
         if !self.options.in_memory_only && self.segment(slot).has_full_block_to_write() {
             // The end of an entry that the journal cannot hold is written too, while there is room.
             self.write_out(io, slot, payload_bytes > JOURNAL_INLINE_BYTES_MAX)?;
@@ -174,9 +222,10 @@ impl PartitionLog {
         all: bool,
     ) -> EngineResult<()> {
         let handle = self.handle;
+        let limit = self.write_limit(slot);
         let segment = self.segment_mut(slot);
         let first = segment.written / BLOCK_BYTES as u64;
-        let result = segment.write_out(io.disk, all);
+        let result = segment.write_out(io.disk, limit, all);
         let mut whole = segment.written / BLOCK_BYTES as u64;
         if segment.sealed && segment.written == segment.bytes && matches!(result, Ok(1..)) {
             // Its last block is not full, and never will be.
@@ -363,7 +412,8 @@ impl PartitionLog {
             let slot = self.order[at];
             self.write_out(io, slot, true)?;
             let folder = std::mem::take(&mut self.folder);
-            let result = self.segment_mut(slot).sync_begin(io.disk, &folder);
+            let limit = self.write_limit(slot);
+            let result = self.segment_mut(slot).sync_begin(io.disk, &folder, limit);
             self.folder = folder;
             match result {
                 Ok(()) => {}
@@ -377,8 +427,8 @@ impl PartitionLog {
     /// As [`PartitionLog::sync_begin`], for callers that wait until it is done: a full disk is an error.
     pub(crate) fn sync_begin_or_full<D: Disk>(&mut self, io: &mut LogResources<'_, D>) -> EngineResult<()> {
         self.sync_begin(io)?;
-        let mut unsynced = self.order[self.first_unsynced..].iter().map(|&slot| self.segment(slot));
-        if unsynced.any(|segment| segment.written < segment.bytes) {
+        let mut unsynced = self.order[self.first_unsynced..].iter();
+        if unsynced.any(|&slot| self.segment(slot).written < self.write_limit(slot).bytes) {
             Err(DiskError::Full.into())
         } else {
             Ok(())
@@ -407,7 +457,8 @@ impl PartitionLog {
             let slot = self.order[at];
             self.write_out(io, slot, true)?;
             let folder = std::mem::take(&mut self.folder);
-            let result = self.segment_mut(slot).sync(io.disk, &folder);
+            let limit = self.write_limit(slot);
+            let result = self.segment_mut(slot).sync(io.disk, &folder, limit);
             self.folder = folder;
             result?;
             self.segment_mut(slot).uncache(io.disk, io.memory);
@@ -534,49 +585,6 @@ impl PartitionLog {
         self.mark_due_at = 0;
         self.first_unsynced = 0;
     }
-}
-
-/// The size of a log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct LogSizes {
-    /// Bytes of all segments.
-    pub bytes: u64,
-    /// Bytes of entries that are no longer referenced.
-    pub dead_bytes: u64,
-    /// Bytes of removals.
-    pub removal_bytes: u64,
-    /// Segment files.
-    pub segments: u64,
-}
-
-/// Whether marks and a footer may be added to the file of a segment, by the limit of file sizes. Segments are laid out so that they may;
-/// this one may have been written under a higher limit.
-fn may_grow(segment: &Segment, space: &Space) -> bool {
-    let samples = segment.bytes / u64::from(crate::limits::SAMPLE_EVERY) / HEAD_BYTES as u64;
-    segment.bytes + FOOTER_ROOM_BYTES + 8 * samples <= space.file_bytes_max()
-}
-
-/// Room for some marks and for a footer without samples: less than what an admitted entry leaves beside itself.
-const FOOTER_ROOM_BYTES: u64 = 2 << 10;
-
-/// Seals a segment; `judged_at` is the commit index at which compaction judged the last entry. Returns the memory used.
-pub(crate) fn push_footer(segment: &mut Segment, judged_at: u64) -> usize {
-    let base = *segment.base();
-    let meta = EntryMeta {
-        kind: EntryKind::Footer,
-        flags: 0,
-        epoch: segment.last_epoch,
-        index: segment.last_index.max(base.index),
-        timestamp: base.timestamp,
-    };
-    let payload = segment.footer(judged_at).encode(&segment.header);
-    let footer_at = segment.bytes as u32;
-    let mut bytes = Vec::with_capacity(HEAD_BYTES + payload.len() + header::TRAILER_BYTES);
-    entry::encode(&base, &meta, &[], &payload, &mut bytes);
-    let trailer = header::encode_trailer(base.salt, footer_at, bytes.len() as u32);
-    bytes.extend_from_slice(&trailer);
-    segment.sealed = true;
-    segment.push(&bytes)
 }
 
 pub(crate) fn entry_of(head: Head, bytes: &[u8]) -> EntryRef<'_> {

@@ -23,6 +23,13 @@ use crate::planted::{Bug, is_planted};
 use crate::resources::{LogResources, Memory, is_synced};
 use places::Places;
 
+/// The part of a segment that may be written to its file, in bytes, and its last entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WriteLimit {
+    pub(crate) bytes: u64,
+    pub(crate) last_index: u64,
+}
+
 /// A segment of one partition's log.
 // The first cache line has the fields of every read and write; then follows the base of the entries; then the fields that a
 // write and the death of an entry change. The rest is used by maintenance.
@@ -394,9 +401,20 @@ impl Segment {
         Ok(file)
     }
 
-    /// Issues to the file what is in memory only; without `all` only full blocks. Returns bytes issued.
-    pub(crate) fn write_out(&mut self, disk: &mut impl Disk, all: bool) -> DiskResult<u64> {
-        let until = if all { self.bytes } else { self.bytes - self.bytes % BLOCK_BYTES as u64 };
+    /// All of it.
+    pub(crate) fn end(&self) -> WriteLimit {
+        WriteLimit { bytes: self.bytes, last_index: self.last_index }
+    }
+
+    /// Issues to the file what is in memory only, up to a limit; without `all` only full blocks. Returns bytes issued.
+    pub(crate) fn write_out(
+        &mut self,
+        disk: &mut impl Disk,
+        limit: WriteLimit,
+        all: bool,
+    ) -> DiskResult<u64> {
+        debug_assert!(limit.bytes <= self.bytes);
+        let until = if all { limit.bytes } else { limit.bytes - limit.bytes % BLOCK_BYTES as u64 };
         if self.written >= until {
             return Ok(0);
         }
@@ -409,7 +427,9 @@ impl Segment {
             let (mut pieces, mut bytes) = ([&[][..]; WRITE_BLOCKS_MAX], 0);
             for (piece, block) in pieces.iter_mut().zip(&self.blocks[number..last]) {
                 let Some(block) = block else { unreachable!("what is not written is in memory") };
-                *piece = if bytes == 0 { &block[within..] } else { block };
+                let from = if bytes == 0 { within } else { 0 };
+                let left = (until - self.written) as usize - bytes;
+                *piece = &block[from..block.len().min(from + left)];
                 bytes += piece.len();
             }
             disk.append_pieces(file, &pieces[..last - number])?;
@@ -418,21 +438,26 @@ impl Segment {
         Ok(self.written - before)
     }
 
-    /// Writes everything and waits until it survives a crash.
-    pub(crate) fn sync(&mut self, disk: &mut impl Disk, folder: &str) -> DiskResult<()> {
-        self.write_out(disk, true)?;
+    /// Writes everything up to a limit and waits until it survives a crash.
+    pub(crate) fn sync(&mut self, disk: &mut impl Disk, folder: &str, limit: WriteLimit) -> DiskResult<()> {
+        self.write_out(disk, limit, true)?;
         if self.synced < self.written {
             let file = self.ensure_file(disk)?;
             disk.sync(file).map_err(DiskError::beyond_repair)?;
         }
         self.make_name_durable(disk, folder)?;
-        (self.synced, self.synced_index) = (self.written, self.last_index);
+        (self.synced, self.synced_index) = (self.written, limit.last_index);
         Ok(())
     }
 
-    /// Writes everything and starts to make it survive a crash; [`Segment::sync_done`] ends it.
-    pub(crate) fn sync_begin(&mut self, disk: &mut impl Disk, folder: &str) -> DiskResult<()> {
-        self.write_out(disk, true)?;
+    /// Writes everything up to a limit and starts to make it survive a crash; [`Segment::sync_done`] ends it.
+    pub(crate) fn sync_begin(
+        &mut self,
+        disk: &mut impl Disk,
+        folder: &str,
+        limit: WriteLimit,
+    ) -> DiskResult<()> {
+        self.write_out(disk, limit, true)?;
         let is_needed = self.synced < self.written || self.file.is_some() && !self.name_is_durable;
         if is_needed && self.syncing.is_none() {
             let file = self.ensure_file(disk)?;
@@ -442,7 +467,7 @@ impl Segment {
                 disk.sync_begin_with_name(file, folder)
             }
             .map_err(DiskError::beyond_repair_unless_scarce)?;
-            self.syncing = Some((ticket, self.written, self.last_index));
+            self.syncing = Some((ticket, self.written, limit.last_index));
         }
         Ok(())
     }
@@ -488,47 +513,6 @@ impl Segment {
             self.name_is_durable = true;
         }
         Ok(())
-    }
-
-    /// Replaces bytes of the file in memory, where they stay. All later reads are checked, as the rest of their blocks may
-    /// be as corrupt. Returns the memory used.
-    pub(crate) fn patch(&mut self, disk: &mut impl Disk, offset: u64, bytes: &[u8]) -> DiskResult<usize> {
-        let (mut allocated, mut at, mut left) = (0, offset, bytes);
-        while !left.is_empty() {
-            let number = at as usize / BLOCK_BYTES;
-            let begin = (number * BLOCK_BYTES) as u64;
-            if !self.has_block(number) {
-                let mut block = vec![0; (self.bytes - begin).min(BLOCK_BYTES as u64) as usize];
-                let file = self.ensure_file(disk)?;
-                disk.read_at(file, begin, &mut block)?;
-                allocated += self.install(number, block);
-            }
-            let within = (at - begin) as usize;
-            let now = left.len().min(BLOCK_BYTES - within);
-            if let Some(Some(block)) = self.blocks.get_mut(number) {
-                block[within..within + now].copy_from_slice(&left[..now]);
-            }
-            if !self.repaired.contains(&(number as u32)) {
-                self.repaired.push(number as u32);
-            }
-            (at, left) = (at + now as u64, &left[now..]);
-        }
-        self.trust_from(u64::MAX);
-        Ok(allocated)
-    }
-
-    /// Number of blocks that [`Segment::patch`] has pinned in memory.
-    pub(crate) fn repaired_blocks(&self) -> usize {
-        self.repaired.len()
-    }
-
-    /// Number of blocks, in memory or not.
-    pub(crate) fn block_count(&self) -> usize {
-        self.blocks.len()
-    }
-
-    pub(crate) fn has_block(&self, number: usize) -> bool {
-        self.blocks.get(number).is_some_and(Option::is_some)
     }
 
     /// Truncates the segment to `bytes`, in memory and in the file, and makes the truncation survive a crash before anything

@@ -466,7 +466,7 @@ impl PartitionStore {
         }
         io.memory.add_used(allocated);
         if !io.logs.separate(self.handle).is_in_memory_only() && output.has_full_block_to_write() {
-            output.write_out(&mut io.disk, false)?;
+            output.write_out(&mut io.disk, output.end(), false)?;
         }
         if matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
             job.moves.push(CopiedEntry {

@@ -16,6 +16,7 @@ mod formats;
 mod full_disk;
 mod intervals;
 mod journal;
+mod journal_first;
 mod journal_room;
 mod log_formats;
 mod maintenance;

@@ -6,6 +6,47 @@ use crate::limits::{BLOCK_BYTES, EVICT_DEAD_BYTES_MIN};
 use crate::resources::LogResources;
 
 impl Segment {
+    /// Replaces bytes of the file in memory, where they stay. All later reads are checked, as the rest of their blocks may
+    /// be as corrupt. Returns the memory used.
+    pub(crate) fn patch(&mut self, disk: &mut impl Disk, offset: u64, bytes: &[u8]) -> DiskResult<usize> {
+        let (mut allocated, mut at, mut left) = (0, offset, bytes);
+        while !left.is_empty() {
+            let number = at as usize / BLOCK_BYTES;
+            let begin = (number * BLOCK_BYTES) as u64;
+            if !self.has_block(number) {
+                let mut block = vec![0; (self.bytes - begin).min(BLOCK_BYTES as u64) as usize];
+                let file = self.ensure_file(disk)?;
+                disk.read_at(file, begin, &mut block)?;
+                allocated += self.install(number, block);
+            }
+            let within = (at - begin) as usize;
+            let now = left.len().min(BLOCK_BYTES - within);
+            if let Some(Some(block)) = self.blocks.get_mut(number) {
+                block[within..within + now].copy_from_slice(&left[..now]);
+            }
+            if !self.repaired.contains(&(number as u32)) {
+                self.repaired.push(number as u32);
+            }
+            (at, left) = (at + now as u64, &left[now..]);
+        }
+        self.trust_from(u64::MAX);
+        Ok(allocated)
+    }
+
+    /// Number of blocks that [`Segment::patch`] has pinned in memory.
+    pub(crate) fn repaired_blocks(&self) -> usize {
+        self.repaired.len()
+    }
+
+    /// Number of blocks, in memory or not.
+    pub(crate) fn block_count(&self) -> usize {
+        self.blocks.len()
+    }
+
+    pub(crate) fn has_block(&self, number: usize) -> bool {
+        self.blocks.get(number).is_some_and(Option::is_some)
+    }
+
     /// Loads the block that is filled next, up to the segment's end. Counts the memory that it takes.
     pub(crate) fn load_open_block<D: Disk>(&mut self, io: &mut LogResources<'_, D>) -> DiskResult<()> {
         if self.has_open_block() {

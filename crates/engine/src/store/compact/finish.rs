@@ -25,7 +25,7 @@ impl PartitionStore {
         if io.logs.separate(self.handle).is_in_memory_only() {
             return Ok(CompactionStage::Swap);
         }
-        output.write_out(&mut io.disk, true)?;
+        output.write_out(&mut io.disk, output.end(), true)?;
         io.disk.reached(CrashPoint::CompactionWritten);
         let Some(file) = output.file else { unreachable!("it was written") };
         let ticket = io.disk.sync_begin(file)?;
