@@ -114,7 +114,7 @@ impl<D: Disk> EmbeddedInstance<D> {
     /// Flushes the batch and does what is due.
     pub(super) fn end_batch(&mut self) {
         self.answers.set_flushing(true);
-        self.shard.end_of_batch(self.now, &mut self.answers);
+        self.shard.local().end_of_batch(self.now, &mut self.answers);
         self.answers.set_flushing(false);
     }
 

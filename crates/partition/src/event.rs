@@ -60,6 +60,11 @@ pub enum PartitionEvent<'a> {
     FlushFailed,
     /// A message of another partition about a transaction.
     Transaction(&'a zerohop_transaction::Message),
+    /// A `Prepared` of another partition whose entry is appended and not durable yet. Only where both partitions are `sync`, have
+    /// one copy each, and use the same engine: see [`zerohop_engine::Engine::set_journal_first`].
+    UnsyncedPrepared(&'a zerohop_transaction::Message),
+    /// Another member gets the log, so that entries may survive without those of other partitions. See [`PartitionEvent::UnsyncedPrepared`].
+    ForgetUnsynced,
     /// Time has passed. The owner sends this every few milliseconds, and at [`crate::Partition::next_tick_ms`].
     Tick,
     /// What the clients' tokens permit has changed. Requests that wait for changes end without one, so that the owner judges the next ones.
@@ -114,6 +119,9 @@ pub enum PartitionEffect<'e> {
     },
     /// Send a message to the primary of its routing key. A lost or repeated message does no harm.
     Transaction(zerohop_transaction::Message),
+    /// Pass a `Prepared` to the primary of its routing key as [`PartitionEvent::UnsyncedPrepared`] if that is possible, and drop it
+    /// otherwise: the same message follows as [`PartitionEffect::Transaction`] once the entry is durable.
+    UnsyncedPrepared(zerohop_transaction::Message),
     /// The effect of a decided transaction is missing at a routing key, for the operator. Either its partition has lost data that
     /// it had acknowledged. Or the routing key is the coordinator's, whose keyspace is gone, and the prepared part here is
     /// undone.
@@ -125,7 +133,19 @@ pub enum PartitionEffect<'e> {
     },
     /// Entries were appended that are answered only once durable. Call [`zerohop_engine::Engine::flush`] before waiting for more
     /// requests, then send [`PartitionEvent::Flushed`] to the partition. This effect accompanies every such entry.
-    FlushWanted,
+    FlushWanted(FlushNeed),
+}
+
+/// When appended entries must be flushed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FlushNeed {
+    /// Nothing was appended that needs a flush.
+    #[default]
+    Nothing,
+    /// With the next flush, or some milliseconds later: no client waits for it.
+    Later,
+    /// Before the owner waits for more requests.
+    Now,
 }
 
 /// Takes the effects of a partition. The enum is exhaustive: an owner that passes effects on cannot leave one out unnoticed.
@@ -167,6 +187,10 @@ impl dyn PartitionEffects + '_ {
         self.push(PartitionEffect::Transaction(message));
     }
 
+    pub(crate) fn unsynced_prepared(&mut self, message: zerohop_transaction::Message) {
+        self.push(PartitionEffect::UnsyncedPrepared(message));
+    }
+
     pub(crate) fn transaction_effect_missing(
         &mut self,
         id: zerohop_transaction::TransactionId,
@@ -177,6 +201,6 @@ impl dyn PartitionEffects + '_ {
 
     /// Requests [`PartitionEffect::FlushWanted`].
     pub fn request_flush(&mut self) {
-        self.push(PartitionEffect::FlushWanted);
+        self.push(PartitionEffect::FlushWanted(FlushNeed::Now));
     }
 }

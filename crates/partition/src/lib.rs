@@ -59,7 +59,8 @@ mod write_buffer;
 pub use atomic_batch::{RecordInfo, Unit};
 pub use entry_metadata::{FILLER, is_filler, transaction_entry};
 pub use event::{
-    ClockSample, PartitionEffect, PartitionEffects, PartitionEvent, RecordRequest, StepContext, Token,
+    ClockSample, FlushNeed, PartitionEffect, PartitionEffects, PartitionEvent, RecordRequest, StepContext,
+    Token,
 };
 pub use hash_range::HashRange;
 pub use map_view::MapView;

@@ -53,6 +53,10 @@ pub(crate) struct LogWriter {
     needs_truncation: bool,
     /// Each commit is observed, so that no entry is committed when it is appended.
     is_observed: bool,
+    /// No other member has ever had the log: it is durable in the order of its engine, or lost.
+    is_lone: bool,
+    /// Uncommitted entries, first and last log index, that may be committed before they are durable.
+    needing_no_flush: VecDeque<(u64, u64)>,
 }
 
 impl LogWriter {
@@ -70,7 +74,28 @@ impl LogWriter {
             reserve_share: ReserveShare::Nothing,
             needs_truncation: false,
             is_observed: false,
+            is_lone: false,
+            needing_no_flush: VecDeque::new(),
         }
+    }
+
+    /// Sets whether no other member has ever had the log.
+    pub(crate) fn set_lone(&mut self, is_lone: bool) {
+        self.is_lone = is_lone;
+        self.needing_no_flush.clear();
+    }
+
+    /// The entries behind `before` may be committed before they are durable, as soon as those before them are committed.
+    pub(crate) fn commits_unflushed_after(&mut self, before: u64) {
+        if before < self.last.1 {
+            self.needing_no_flush.push_back((before + 1, self.last.1));
+        }
+    }
+
+    /// Whether the next entries after the applied ones are such.
+    pub(crate) fn may_commit_unflushed(&self, applied: u64) -> bool {
+        let next = self.needing_no_flush.iter().find(|(_, end)| *end > applied);
+        next.is_some_and(|(first, _)| *first <= applied + 1)
     }
 
     /// Sets whether each commit is observed: entries are then committed by [`LogWriter::committed`] alone.
@@ -113,6 +138,9 @@ impl LogWriter {
     /// The log now ends with this entry, because it was received, or because the log was truncated behind it.
     pub(crate) fn set_last(&mut self, last: (u32, u64)) {
         self.last = last;
+        while self.needing_no_flush.back().is_some_and(|(_, end)| *end > last.1) {
+            self.needing_no_flush.pop_back();
+        }
         self.joined.truncate(self.joined.partition_point(|one| *one <= last.1));
     }
 
@@ -133,6 +161,7 @@ impl LogWriter {
         self.handle = handle;
         self.last = (0, 0);
         self.joined.clear();
+        self.needing_no_flush.clear();
         self.needs_truncation = false;
         self.commit_index = self.commit_index.map(|_| 0);
     }
@@ -171,6 +200,21 @@ impl LogWriter {
     pub(crate) fn set_reserve_share<D: Disk>(&mut self, engine: &mut Engine<D>, share: ReserveShare) {
         engine.set_reserve_share(share);
         self.reserve_share = share;
+    }
+
+    /// Whether an entry here can be kept from surviving a crash without those that were accepted before, of all partitions.
+    pub(crate) fn keeps_order<D: Disk>(&self, engine: &mut Engine<D>) -> bool {
+        self.is_lone
+            && self.is_single_copy()
+            && self.durability == Durability::Sync
+            && engine.set_journal_first(self.handle, false)
+    }
+
+    /// Sets whether entries that are appended from now on are, where [`LogWriter::keeps_order`].
+    pub(crate) fn set_journal_first<D: Disk>(&self, engine: &mut Engine<D>, is_on: bool) {
+        if self.is_lone && self.durability == Durability::Sync {
+            engine.set_journal_first(self.handle, is_on);
+        }
     }
 
     fn check_disk_space<D: Disk>(&self, engine: &Engine<D>, kind: EntryKind) -> EngineResult<()> {
@@ -335,15 +379,33 @@ impl LogWriter {
         Ok(())
     }
 
-    /// The commit index now.
-    pub(crate) fn committed<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<u64> {
+    /// The commit index now, if it was `applied` before.
+    pub(crate) fn committed<D: Disk>(&mut self, engine: &mut Engine<D>, applied: u64) -> EngineResult<u64> {
         if let Some(agreed) = self.commit_index {
             return Ok(agreed.min(self.last.1));
         }
         if self.needs_no_flush() {
             return Ok(self.last.1);
         }
-        Ok(engine.durable_index(self.handle)?.min(self.last.1))
+        while self.needing_no_flush.front().is_some_and(|(_, end)| *end <= applied) {
+            self.needing_no_flush.pop_front();
+        }
+        let mut through = self.durable(engine)?.max(applied);
+        for &(first, end) in &self.needing_no_flush {
+            if first > through + 1 {
+                break;
+            }
+            through = through.max(end);
+        }
+        Ok(through)
+    }
+
+    /// The log index up to which answers need not wait for the disk.
+    pub(crate) fn durable<D: Disk>(&self, engine: &mut Engine<D>) -> EngineResult<u64> {
+        match self.commit_index.is_some() || self.needs_no_flush() {
+            true => Ok(self.last.1),
+            false => Ok(engine.durable_index(self.handle)?.min(self.last.1)),
+        }
     }
 }
 

@@ -4,6 +4,10 @@
 /// A bug to switch on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
+    /// The decision of a transaction is acted on before it is durable.
+    DecisionSeenUnflushed,
+    /// A prepared part that is not durable counts at a coordinator whose log may survive without it.
+    UnsyncedPreparedSent,
     /// A repeated write is evaluated again, without a look into the session table.
     SessionTableNotChecked,
     /// A write is answered before its entry is durable.

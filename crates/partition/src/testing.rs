@@ -195,8 +195,8 @@ impl PartitionEffects for CollectedEffects {
             PartitionEffect::WrongOwner { to } => self.wrong_owner.push(to),
             PartitionEffect::Dropped { to } => self.dropped.push(to),
             PartitionEffect::Transaction(message) => self.messages.push(message),
-            PartitionEffect::TransactionLost { .. } => {}
-            PartitionEffect::FlushWanted => self.needs_flush = true,
+            PartitionEffect::UnsyncedPrepared(_) | PartitionEffect::TransactionLost { .. } => {}
+            PartitionEffect::FlushWanted(_) => self.needs_flush = true,
         }
     }
 }

@@ -68,6 +68,7 @@ impl Replica {
             ReplicaEvent::Peer { .. } | ReplicaEvent::Tick => self.leave_broken(context.now_us, effects),
             ReplicaEvent::Group(_)
             | ReplicaEvent::Transaction(_)
+            | ReplicaEvent::UnsyncedPrepared(_)
             | ReplicaEvent::AdmissionRequested(_)
             | ReplicaEvent::Flushed
             | ReplicaEvent::FlushFailed

@@ -48,6 +48,8 @@ pub enum ReplicaEvent<'a> {
     },
     /// A message of another partition about a transaction.
     Transaction(&'a zerohop_transaction::Message),
+    /// See [`zerohop_partition::PartitionEvent::UnsyncedPrepared`]: both replicas are lone.
+    UnsyncedPrepared(&'a zerohop_transaction::Message),
     /// The group according to a new map.
     Group(GroupView),
     /// The control group requests that this follower be admitted once it has caught up, beyond the copies needed, because a

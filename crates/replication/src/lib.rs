@@ -201,6 +201,8 @@ impl Replica {
         match event {
             ReplicaEvent::Request(request) => self.request(context, &request, effects),
             ReplicaEvent::Transaction(message) => self.transaction(context, message, effects),
+            // Its own entries may survive without those of the other partition.
+            ReplicaEvent::UnsyncedPrepared(_) => Ok(()),
             ReplicaEvent::Peer { from, epoch, body } => self.peer(context, (from, epoch), body, effects),
             ReplicaEvent::Group(view) => {
                 self.set_group(context, view, effects)?;

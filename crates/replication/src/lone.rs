@@ -26,7 +26,13 @@ pub(super) enum LoneOutcome {
 
 impl Replica {
     /// Makes a replica of a partition whose only member is this instance. `view` is its group.
-    pub fn lone(partition: Partition, id: PartitionId, view: GroupView, options: MemberOptions) -> Replica {
+    pub fn lone(
+        mut partition: Partition,
+        id: PartitionId,
+        view: GroupView,
+        options: MemberOptions,
+    ) -> Replica {
+        partition.begin_lone();
         let replica = Replica::new(partition, view.primary, id, options);
         let former = FormerPrimaries { has_unknown: false, ..FormerPrimaries::default() };
         Replica { view, role: Role::Primary, former, is_lone: true, ..replica }
@@ -49,6 +55,7 @@ impl Replica {
         let event = match event {
             ReplicaEvent::Request(request) => return self.request_lone(context, request, effects),
             ReplicaEvent::Transaction(message) => PartitionEvent::Transaction(message),
+            ReplicaEvent::UnsyncedPrepared(message) => PartitionEvent::UnsyncedPrepared(message),
             ReplicaEvent::Flushed => PartitionEvent::Flushed,
             ReplicaEvent::FlushFailed => PartitionEvent::FlushFailed,
             ReplicaEvent::Tick => PartitionEvent::Tick,
@@ -69,6 +76,8 @@ impl Replica {
             }
             ReplicaEvent::Group(_) => {
                 self.is_lone = false;
+                let forget = PartitionEvent::ForgetUnsynced;
+                self.partition.step(context.engine, context.at(), forget, effects)?;
                 return self.step(context, event, effects);
             }
             // The map that names other members has not arrived here, or a former group's messages are late.

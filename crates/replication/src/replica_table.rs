@@ -25,15 +25,15 @@ use super::limits::{DEFERRED_CHECK_US, SCRUB_BYTES, SCRUB_BYTES_PER_S, STEP_PAUS
 use super::lone::LoneOutcome;
 use super::partition_index::{PartitionIndex, PartitionKey, SlotId};
 use super::{Context, Replica, ReplicaEffects, ReplicaEvent};
-use zerohop_partition::{Program, ProgramResult, RecordRequest, Token};
+use zerohop_partition::{FlushNeed, Program, ProgramResult, RecordRequest, Token};
 
 /// Effects of many replicas: the table announces the replica whose effects follow.
 pub trait TableEffects: ReplicaEffects {
     /// The following effects are those of this replica, in this epoch.
     fn of(&mut self, key: PartitionKey, epoch: PartitionEpoch);
 
-    /// Whether [`zerohop_partition::PartitionEffect::FlushWanted`] has come since the last call of [`TableEffects::of`].
-    fn wants_flush(&self) -> bool;
+    /// The most urgent [`zerohop_partition::PartitionEffect::FlushWanted`] since the last call of [`TableEffects::of`].
+    fn flush_need(&self) -> FlushNeed;
 }
 
 /// Counters of steps, which show whether idle partitions cost anything.
@@ -98,11 +98,20 @@ struct Schedule {
     touched: Vec<SlotId>,
 }
 
-/// The replicas that need a flush.
+/// The replicas that need a flush, and when.
 #[derive(Debug, Default)]
 struct UnflushedReplicas {
-    shared: Vec<SlotId>,
-    lone: Vec<SlotId>,
+    slots: Vec<SlotId>,
+    need: FlushNeed,
+}
+
+impl UnflushedReplicas {
+    fn add(&mut self, at: SlotId, is_unflushed: &mut bool, need: FlushNeed) {
+        if need > FlushNeed::Nothing && !std::mem::replace(is_unflushed, true) {
+            self.slots.push(at);
+        }
+        self.need = self.need.max(need);
+    }
 }
 
 /// The members whose leases are needed, and whether the leases were valid at the last check.
@@ -121,12 +130,6 @@ struct ScrubTurn {
     at_us: u64,
     /// The replica whose log is being scrubbed.
     key: Option<PartitionKey>,
-}
-
-impl UnflushedReplicas {
-    fn add(&mut self, at: SlotId, is_lone: bool) {
-        if is_lone { self.lone.push(at) } else { self.shared.push(at) }
-    }
 }
 
 impl Default for ReplicaTable {
@@ -186,8 +189,7 @@ impl ReplicaTable {
         self.free.push(at);
         self.schedule.ticks_due.remove(&(slot.tick_due_us, at));
         self.schedule.touched.retain(|other| *other != at);
-        self.unflushed.shared.retain(|other| *other != at);
-        self.unflushed.lone.retain(|other| *other != at);
+        self.unflushed.slots.retain(|other| *other != at);
         self.shared -= usize::from(!slot.replica.is_lone());
         self.leases.is_old = true;
         Some(slot.replica)
@@ -301,9 +303,7 @@ impl ReplicaTable {
         self.steps.others += 1;
         effects.of(key, epoch);
         let result = slot.replica.serve_lone(context, request, effects);
-        if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
-            self.unflushed.add(at, true);
-        }
+        self.unflushed.add(at, &mut slot.is_unflushed, effects.flush_need());
         if !std::mem::replace(&mut slot.is_touched, true) {
             self.schedule.touched.push(at);
         }
@@ -348,9 +348,7 @@ impl ReplicaTable {
             self.newest = self.newest.max(slot.replica.newest());
             self.shared += usize::from(was_lone);
         }
-        if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
-            self.unflushed.add(at, slot.replica.is_lone());
-        }
+        self.unflushed.add(at, &mut slot.is_unflushed, effects.flush_need());
         if is_routine && result.is_ok() && slot.replica.is_steady() {
             self.is_used = true;
             self.schedule_check(at, context.now_us);
@@ -391,9 +389,7 @@ impl ReplicaTable {
             self.newest = self.newest.max(slot.replica.newest());
         }
         slot.lone_epoch = slot.replica.lone_epoch();
-        if effects.wants_flush() && !std::mem::replace(&mut slot.is_unflushed, true) {
-            self.unflushed.add(at, slot.replica.is_lone());
-        }
+        self.unflushed.add(at, &mut slot.is_unflushed, effects.flush_need());
         self.touch(at);
         Some(result)
     }
@@ -426,22 +422,12 @@ impl ReplicaTable {
         self.slots.iter_mut().flatten().try_for_each(|slot| slot.replica.checkpoint_lone(engine))
     }
 
-    /// Removes and returns the shared replicas that need a flush. The caller must notify them of it.
+    /// Removes and returns the replicas that need a flush. The caller must notify them of it.
     pub fn take_unflushed(&mut self) -> Vec<PartitionKey> {
-        let unflushed = std::mem::take(&mut self.unflushed.shared);
-        self.flushed_keys(&unflushed)
-    }
-
-    /// The same for the [lone](Replica::is_lone) replicas.
-    pub fn take_unflushed_lone(&mut self) -> Vec<PartitionKey> {
-        let unflushed = std::mem::take(&mut self.unflushed.lone);
-        self.flushed_keys(&unflushed)
-    }
-
-    fn flushed_keys(&mut self, unflushed: &[SlotId]) -> Vec<PartitionKey> {
-        let mut keys = Vec::with_capacity(unflushed.len());
-        for at in unflushed {
-            let slot = self.slot_mut(*at);
+        let unflushed = std::mem::take(&mut self.unflushed);
+        let mut keys = Vec::with_capacity(unflushed.slots.len());
+        for at in unflushed.slots {
+            let slot = self.slot_mut(at);
             slot.is_unflushed = false;
             keys.push(slot.key);
         }
@@ -453,22 +439,27 @@ impl ReplicaTable {
         for key in keys {
             let Some(at) = self.index.get(key) else { continue };
             let slot = self.slots[at as usize].as_mut().expect(SLOT_IS_USED);
-            if !std::mem::replace(&mut slot.is_unflushed, true) {
-                self.unflushed.add(at, slot.replica.is_lone());
-            }
+            self.unflushed.add(at, &mut slot.is_unflushed, FlushNeed::Now);
         }
     }
 
-    /// Whether any shared replica needs a flush.
+    /// Whether any replica needs a flush.
     #[must_use]
     pub fn has_unflushed(&self) -> bool {
-        !self.unflushed.shared.is_empty()
+        !self.unflushed.slots.is_empty()
+    }
+
+    /// Whether any of them must not wait for another that does.
+    #[must_use]
+    pub fn needs_flush_now(&self) -> bool {
+        self.unflushed.need == FlushNeed::Now
     }
 
     /// Whether any [lone](Replica::is_lone) replica needs a flush.
     #[must_use]
     pub fn has_unflushed_lone(&self) -> bool {
-        !self.unflushed.lone.is_empty()
+        let mut unflushed = self.unflushed.slots.iter().filter_map(|at| self.slots[*at as usize].as_ref());
+        unflushed.any(|slot| slot.replica.is_lone())
     }
 
     /// The replicas in which requests of some connection wait.

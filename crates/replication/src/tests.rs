@@ -81,8 +81,9 @@ impl zerohop_partition::PartitionEffects for MemberOutput {
             PartitionEffect::Reply { .. }
             | PartitionEffect::Dropped { .. }
             | PartitionEffect::Transaction(_)
+            | PartitionEffect::UnsyncedPrepared(_)
             | PartitionEffect::TransactionLost { .. }
-            | PartitionEffect::FlushWanted => {}
+            | PartitionEffect::FlushWanted(_) => {}
         }
     }
 }

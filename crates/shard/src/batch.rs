@@ -5,7 +5,7 @@ use zerohop_engine::disk::Disk;
 use super::clock::ClockReading;
 use super::{Instance, InstanceEffects};
 use crate::limits::{
-    MAINTENANCE_BUSY_MS, MAINTENANCE_IDLE_MS, MAINTENANCE_MS, PRESSED_TICK_MS, TRANSIT_ROUNDS_MAX,
+    FLUSH_LATER_MS, MAINTENANCE_BUSY_MS, MAINTENANCE_IDLE_MS, MAINTENANCE_MS, PRESSED_TICK_MS,
 };
 
 impl<D: Disk> Instance<D> {
@@ -13,16 +13,13 @@ impl<D: Disk> Instance<D> {
     /// need it, answers the requests that waited for that, and runs the work that is due.
     pub fn end_of_batch(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
         self.clock.advance(now);
+        // The messages of a transaction and the entries that they cause need one flush.
+        self.deliver_all(effects);
         self.flush(effects);
         let is_touched = self.settle(effects);
         // Expired records are durable before any client is answered.
+        self.deliver_all(effects);
         self.flush(effects);
-        for _ in 0..TRANSIT_ROUNDS_MAX {
-            if !self.deliver_messages(effects) {
-                break;
-            }
-            self.flush(effects);
-        }
         self.step_splits(effects);
         self.follow_again(effects);
         self.report_readiness(effects);
@@ -39,12 +36,15 @@ impl<D: Disk> Instance<D> {
         if !self.transit.is_empty() {
             return elapsed_ms;
         }
-        let has_unflushed = self.partitions.by.has_unflushed_lone();
-        let is_busy = elapsed_ms < self.maintenance.busy_until_ms || has_unflushed;
+        let is_busy = elapsed_ms < self.maintenance.busy_until_ms;
         let every_ms = if is_busy { MAINTENANCE_MS } else { MAINTENANCE_IDLE_MS };
         let maintenance_ms = self.maintenance.called_ms.map_or(elapsed_ms, |called_ms| called_ms + every_ms);
-        if self.partitions.awaits_flush() {
+        if self.partitions.is_flushing() {
             return elapsed_ms + 1;
+        }
+        if self.partitions.awaits_flush() {
+            // The disk is full, or no client waits.
+            return elapsed_ms + FLUSH_LATER_MS;
         }
         let again_ms =
             self.splits.next_tick_ms(elapsed_ms).min(self.failed_map_changes.next_tick_ms(elapsed_ms));

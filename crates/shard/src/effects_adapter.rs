@@ -9,9 +9,9 @@ use zerohop_wire::{Envelope, Failure, Message};
 
 use super::connections::Connections;
 use super::stats::RequestCounters;
-use super::transactions::PendingMessages;
+use super::transactions::{PartitionMessage, PendingMessages};
 use super::{AnswerOrigin, InstanceEffect, InstanceEffects};
-use zerohop_partition::{PartitionEffect, Token};
+use zerohop_partition::{FlushNeed, PartitionEffect, Token};
 use zerohop_replication::{PartitionKey, ReplicaEffect, TableEffects};
 
 /// The effects of the partition at `place`.
@@ -24,7 +24,7 @@ pub(super) struct EffectsAdapter<'r> {
     pub(super) origin: AnswerOrigin,
     /// The sender of messages to other members.
     pub(super) this_member: Member,
-    pub(super) needs_flush: bool,
+    pub(super) flush_need: FlushNeed,
     /// The instance stops, and proposes no change of a group: its members seem silent to it because it no longer listens.
     pub(super) is_stopping: bool,
 }
@@ -64,7 +64,11 @@ impl zerohop_partition::PartitionEffects for EffectsAdapter<'_> {
                 self.counters.dropped_requests += 1;
                 self.out.push(InstanceEffect::Dropped { to });
             }
-            PartitionEffect::Transaction(message) => self.transit.push(message),
+            PartitionEffect::Transaction(message) => self.transit.push(PartitionMessage::Durable(message)),
+            PartitionEffect::UnsyncedPrepared(message) => {
+                let AnswerOrigin { keyspace, partition, .. } = self.origin;
+                self.transit.push(PartitionMessage::Unsynced((keyspace, partition), message));
+            }
             PartitionEffect::TransactionLost { id, place } => {
                 self.counters.record_error_text(if place == id.coordinator {
                     format!(
@@ -74,7 +78,7 @@ impl zerohop_partition::PartitionEffects for EffectsAdapter<'_> {
                     format!("transaction {id} is decided, and what it changes at {place} is lost there")
                 });
             }
-            PartitionEffect::FlushWanted => self.needs_flush = true,
+            PartitionEffect::FlushWanted(need) => self.flush_need = self.flush_need.max(need),
         }
     }
 }
@@ -82,11 +86,11 @@ impl zerohop_partition::PartitionEffects for EffectsAdapter<'_> {
 impl TableEffects for EffectsAdapter<'_> {
     fn of(&mut self, (keyspace, partition): PartitionKey, epoch: PartitionEpoch) {
         self.origin = AnswerOrigin { keyspace, partition, epoch, read_lock_us: 0 };
-        self.needs_flush = false;
+        self.flush_need = FlushNeed::Nothing;
     }
 
-    fn wants_flush(&self) -> bool {
-        self.needs_flush
+    fn flush_need(&self) -> FlushNeed {
+        self.flush_need
     }
 }
 

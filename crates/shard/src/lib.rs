@@ -50,8 +50,8 @@ use zerohop_wire::ids::{
 use zerohop_wire::messages::{ClusterId, Member};
 use zerohop_wire::{Envelope, Failure, Message};
 
-use zerohop_partition::Token;
 use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
+use zerohop_partition::{FlushNeed, Token};
 use zerohop_replication::ReplicaEvent;
 
 pub use clock::ClockReading;
@@ -219,7 +219,7 @@ impl<D: Disk> Instance<D> {
     pub fn stop(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
         self.is_stopping = true;
         self.end_of_batch(now, effects);
-        self.wait_flush(effects);
+        self.wait_flushes(effects);
         self.release_all(&Failure::Unavailable { retry_after_ms: UNAVAILABLE_RETRY_MS }, effects);
     }
 
@@ -302,7 +302,7 @@ fn effects_adapter<'r>(
         out,
         origin: place,
         this_member: me,
-        needs_flush: false,
+        flush_need: FlushNeed::Nothing,
         is_stopping: false,
     }
 }

@@ -20,6 +20,9 @@ pub(crate) const REPORT_SYNCS_MAX: usize = 16;
 /// Flushes in a row. The commits of the first may append more entries (waits that are answered, records that expire).
 pub(crate) const FLUSH_ROUNDS_MAX: usize = 4;
 
+/// How long entries that no client waits for may wait for the flush of others.
+pub(crate) const FLUSH_LATER_MS: u64 = 5;
+
 /// How often a recently used instance runs the engine's background maintenance.
 pub(crate) const MAINTENANCE_MS: u64 = 5;
 

@@ -22,12 +22,19 @@ impl<D: Disk> LocalCalls<'_, D> {
         self.0.partitions.by.set_bytes_max(bytes);
     }
 
+    /// Ends a batch, and waits for its flushes: all its requests are answered that the disk has room for.
+    pub fn end_of_batch(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) {
+        self.0.wait_flushes(effects);
+        self.0.end_of_batch(now, effects);
+        self.0.wait_flushes(effects);
+    }
+
     /// Makes everything that was accepted survive a crash, whatever the durability of its keyspace, except `memory`. Ends the batch.
     ///
     /// # Errors
     /// As [`zerohop_engine::Engine::sync`].
     pub fn sync(&mut self, now: ClockReading, effects: &mut dyn InstanceEffects) -> EngineResult<()> {
-        self.0.end_of_batch(now, effects);
+        self.end_of_batch(now, effects);
         self.0.engine.sync()
     }
 

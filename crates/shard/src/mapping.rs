@@ -72,8 +72,12 @@ impl<D: Disk> Instance<D> {
         effects: &mut dyn InstanceEffects,
     ) -> Result<(), MapChangeError> {
         self.clock.advance(now);
-        // Pending replies are sent under the map under which their requests came.
+        // Pending replies are sent under the map under which their requests came. The only copy of a partition that is split
+        // passes on what it has applied.
         self.end_of_batch(now, effects);
+        if self.partitions.lone_await_flush() {
+            self.wait_flushes(effects);
+        }
         let before = self.map().clone();
         self.history.push(delta).map_err(MapChangeError::Map)?;
         self.partitions.set_map(self.history.map().epoch());

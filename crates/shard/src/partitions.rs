@@ -16,7 +16,7 @@ use super::effects_adapter::{EffectsAdapter, send_peer};
 use super::engine_name::engine_id;
 use super::member_options::options_of;
 use super::{Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError, effects_adapter};
-use crate::limits::{FLUSH_ROUNDS_MAX, REPORT_SYNCS_MAX};
+use crate::limits::{FLUSH_LATER_MS, FLUSH_ROUNDS_MAX, REPORT_SYNCS_MAX, TRANSIT_ROUNDS_MAX};
 use zerohop_partition::HashRange;
 use zerohop_partition::MapView;
 use zerohop_partition::Partition;
@@ -47,6 +47,8 @@ pub(super) struct PartitionTable {
     requested_timestamp_bound: Timestamp,
     /// The partitions whose flush is in progress.
     flushing: Vec<PartitionKey>,
+    /// Since when entries that no client waits for need a flush, in milliseconds of the monotonic clock.
+    unflushed_since_ms: Option<u64>,
 }
 
 impl PartitionTable {
@@ -59,7 +61,19 @@ impl PartitionTable {
             disk_space_checked_ms: 0,
             requested_timestamp_bound: timestamp_bound,
             flushing: Vec::new(),
+            unflushed_since_ms: None,
         }
+    }
+
+    /// Whether the next flush must start now.
+    fn is_flush_due(&mut self, elapsed_ms: u64) -> bool {
+        let is_due = self.by.needs_flush_now()
+            || self.by.has_unflushed()
+                && *self.unflushed_since_ms.get_or_insert(elapsed_ms) + FLUSH_LATER_MS <= elapsed_ms;
+        if is_due {
+            self.unflushed_since_ms = None;
+        }
+        is_due
     }
 
     /// Whether other instances have, or had, any of the partitions here.
@@ -126,10 +140,20 @@ impl PartitionTable {
         leases_ms.min(self.by.next_tick_us().div_ceil(1_000))
     }
 
-    /// Whether any partition waits for the flush in progress, or for the next. If the disk does not wake the owner, the owner
-    /// polls now and then.
+    /// Whether a flush is in progress. If the disk does not wake the owner, the owner polls now and then.
+    pub(super) fn is_flushing(&self) -> bool {
+        !self.flushing.is_empty()
+    }
+
+    /// Whether any partition waits for the flush in progress, or for the next.
     pub(super) fn awaits_flush(&self) -> bool {
-        !self.flushing.is_empty() || self.by.has_unflushed()
+        self.is_flushing() || self.by.has_unflushed()
+    }
+
+    /// Whether any lone partition does.
+    pub(super) fn lone_await_flush(&self) -> bool {
+        let is_lone = |key: &PartitionKey| self.by.get(*key).is_some_and(Replica::is_lone);
+        self.flushing.iter().any(is_lone) || self.by.has_unflushed_lone()
     }
 
     #[cfg(test)]
@@ -389,52 +413,23 @@ impl<D: Disk> Instance<D> {
         any
     }
 
-    /// Flushes for all partitions that need it, and notifies those whose flush has ended.
-    pub(super) fn flush(&mut self, effects: &mut dyn InstanceEffects) {
-        self.flush_lone(effects);
-        self.flush_shared(effects);
-    }
-
-    /// Flushes once for all lone partitions that need it. They have nothing else to wait for, so the flush ends here. A full disk
-    /// must not keep shared partitions from theirs.
-    fn flush_lone(&mut self, effects: &mut dyn InstanceEffects) {
-        for _ in 0..FLUSH_ROUNDS_MAX {
-            if !self.partitions.by.has_unflushed_lone() {
-                return;
-            }
-            let keys = self.partitions.by.take_unflushed_lone();
-            self.counters.flushes += 1;
-            let event = match self.engine.flush() {
-                Ok(()) => ReplicaEvent::Flushed,
-                // Space may become free, so the flush is tried again later. New writes are refused meanwhile.
-                Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {
-                    return self.partitions.by.put_unflushed(keys);
-                }
-                Err(error) => {
-                    self.counters.record_error(&error);
-                    ReplicaEvent::FlushFailed
-                }
-            };
-            for key in keys {
-                self.notify_replica(key, event.clone(), effects);
-            }
-        }
-    }
-
-    /// Notifies the shared partitions whose flush has ended, and starts the next flush for all that need one. A flush runs while
+    /// Notifies the partitions whose flush has ended, and starts the next flush for all that need one. A flush runs while
     /// requests are served. Entries appended meanwhile belong to the next flush. They go to other members at once, so that all
     /// members flush at the same time.
-    fn flush_shared(&mut self, effects: &mut dyn InstanceEffects) {
+    pub(super) fn flush(&mut self, effects: &mut dyn InstanceEffects) {
         for _ in 0..FLUSH_ROUNDS_MAX {
-            if !self.partitions.awaits_flush()
-                || !self.end_flush(effects)
-                || !self.partitions.by.has_unflushed()
-            {
+            if !self.partitions.awaits_flush() || !self.end_flush(effects) {
+                return;
+            }
+            // What the end of a flush causes is in the next one.
+            self.deliver_all(effects);
+            if !self.partitions.is_flush_due(self.clock.elapsed_ms()) {
                 return;
             }
             let keys = self.partitions.by.take_unflushed();
             self.counters.flushes += 1;
             let begun = self.engine.flush_begin();
+            // Space may become free, so the flush is tried again later. New writes are refused meanwhile.
             if let Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) = begun {
                 return self.partitions.by.put_unflushed(keys);
             }
@@ -450,11 +445,27 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// Waits for the flush in progress, and notifies its partitions.
-    pub(super) fn wait_flush(&mut self, effects: &mut dyn InstanceEffects) {
-        if !self.partitions.flushing.is_empty() {
-            let event =
-                if self.engine.flush().is_ok() { ReplicaEvent::Flushed } else { ReplicaEvent::FlushFailed };
+    /// Flushes for all partitions that need it and waits, until nothing more needs one. Without room on the disk, what remains
+    /// waits for the next batch.
+    pub(super) fn wait_flushes(&mut self, effects: &mut dyn InstanceEffects) {
+        for _ in 0..TRANSIT_ROUNDS_MAX {
+            if !self.partitions.awaits_flush() && self.transit.is_empty() {
+                return;
+            }
+            self.deliver_all(effects);
+            let keys = self.partitions.by.take_unflushed();
+            self.counters.flushes += 1;
+            let event = match self.engine.flush() {
+                Ok(()) => ReplicaEvent::Flushed,
+                Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {
+                    return self.partitions.by.put_unflushed(keys);
+                }
+                Err(error) => {
+                    self.counters.record_error(&error);
+                    ReplicaEvent::FlushFailed
+                }
+            };
+            self.partitions.flushing.extend(keys);
             self.notify_flushed(&event, effects);
         }
     }

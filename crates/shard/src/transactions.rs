@@ -11,18 +11,28 @@ use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
 use zerohop_wire::{Envelope, Message};
 
 use super::{Instance, InstanceEffect, InstanceEffects};
-use crate::limits::{TRANSIT_MAX, TRANSIT_PER_BATCH_MAX};
-use zerohop_replication::ReplicaEvent;
+use crate::limits::{TRANSIT_MAX, TRANSIT_PER_BATCH_MAX, TRANSIT_ROUNDS_MAX};
+use zerohop_partition::planted::{Bug, is_planted};
+use zerohop_replication::{PartitionKey, Replica, ReplicaEvent};
 
 /// Messages that must still be passed on.
 #[derive(Debug, Default)]
 pub(super) struct PendingMessages {
-    queue: VecDeque<ProtocolMessage>,
+    queue: VecDeque<PartitionMessage>,
+}
+
+/// A message of a partition here.
+#[derive(Debug)]
+pub(super) enum PartitionMessage {
+    /// All that it depends on is durable, as far as the protocol needs that.
+    Durable(ProtocolMessage),
+    /// A `Prepared` of this partition, whose entry is appended.
+    Unsynced(PartitionKey, ProtocolMessage),
 }
 
 impl PendingMessages {
     /// Queues a message. Without room the message is dropped.
-    pub(super) fn push(&mut self, message: ProtocolMessage) {
+    pub(super) fn push(&mut self, message: PartitionMessage) {
         if self.queue.len() < TRANSIT_MAX {
             self.queue.push_back(message);
         }
@@ -39,9 +49,21 @@ impl<D: Disk> Instance<D> {
         let any = !self.transit.is_empty();
         for _ in 0..TRANSIT_PER_BATCH_MAX {
             let Some(message) = self.transit.queue.pop_front() else { break };
-            self.route(&message, effects);
+            match message {
+                PartitionMessage::Durable(message) => self.route(&message, effects),
+                PartitionMessage::Unsynced(from, message) => self.route_unsynced(from, &message, effects),
+            }
         }
         any
+    }
+
+    /// Passes on all messages, and those that they cause.
+    pub(super) fn deliver_all(&mut self, effects: &mut dyn InstanceEffects) {
+        for _ in 0..TRANSIT_ROUNDS_MAX {
+            if !self.deliver_messages(effects) {
+                return;
+            }
+        }
     }
 
     /// Whether no partition has a transaction in progress, so that the passing of time changes nothing.
@@ -75,6 +97,25 @@ impl<D: Disk> Instance<D> {
         let body = PeerBody::Transaction(&bytes);
         let message = &Message::Peer(PeerMessage { from, to, body });
         effects.push(InstanceEffect::Send { to, envelope: &envelope, message });
+    }
+
+    /// One flush makes the entries of all lone `sync` partitions here durable, in the order in which they were appended. So the
+    /// decision of a lone partition may follow the entry of another lone one before either is durable.
+    fn route_unsynced(
+        &mut self,
+        from: PartitionKey,
+        message: &ProtocolMessage,
+        effects: &mut dyn InstanceEffects,
+    ) {
+        let keyspace = message.to.keyspace;
+        let Some(found) = self.map().keyspace(keyspace) else { return };
+        let to = (keyspace, found.division().partition_at(message.to.point));
+        let is_lone = |key| self.partitions.by.get(key).is_some_and(Replica::is_lone);
+        if is_lone(from) && is_lone(to) {
+            self.notify_replica(to, ReplicaEvent::UnsyncedPrepared(message), effects);
+        } else if is_planted(Bug::UnsyncedPreparedSent) {
+            self.route(message, effects);
+        }
     }
 
     /// Passes a message to a partition that is here.

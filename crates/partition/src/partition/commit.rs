@@ -19,10 +19,12 @@ impl Partition {
         engine: &mut Engine<D>,
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
-        let through = self.log_writer.committed(engine)?;
+        let through = self.log_writer.committed(engine, self.state.applied)?;
         let result = self.commit_through(engine, through, effects);
         self.notify_committed(engine, effects);
-        self.pending_replies.release(self.state.applied, effects);
+        // What is committed before it is durable has no answer of its own.
+        let durable = self.log_writer.durable(engine)?;
+        self.pending_replies.release(self.state.applied.min(durable), effects);
         if let Err(error) = &result {
             self.pending_replies.fail(failure_of(error), effects);
         }

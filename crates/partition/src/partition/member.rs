@@ -28,6 +28,11 @@ impl Partition {
         self.log_writer.set_members(epoch, is_alone, self.state.applied);
     }
 
+    /// No other member has ever had the log, until [`crate::PartitionEvent::ForgetUnsynced`].
+    pub fn begin_lone(&mut self) {
+        self.log_writer.set_lone(true);
+    }
+
     /// All needed members have the log up to this index. Commits it.
     pub fn commit_acknowledged<D: Disk>(
         &mut self,
@@ -36,7 +41,7 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         self.log_writer.set_commit_index(index);
-        if self.log_writer.committed(engine)? > self.state.applied {
+        if self.log_writer.committed(engine, self.state.applied)? > self.state.applied {
             self.commit(engine, effects)
         } else {
             Ok(())

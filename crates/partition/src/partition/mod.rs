@@ -178,11 +178,12 @@ impl Partition {
         effects: &mut dyn PartitionEffects,
     ) -> EngineResult<()> {
         self.clock.advance(at.now);
-        if matches!(event, PartitionEvent::Request(_) | PartitionEvent::Transaction(_) | PartitionEvent::Tick)
-        {
+        let is_message =
+            matches!(event, PartitionEvent::Transaction(_) | PartitionEvent::UnsyncedPrepared(_));
+        if is_message || matches!(event, PartitionEvent::Request(_) | PartitionEvent::Tick) {
             self.resume_after_read_locks(engine, effects);
         }
-        match event {
+        let result = match event {
             PartitionEvent::Request(request) => {
                 self.request(engine, &request, at.map, effects);
                 Ok(())
@@ -193,7 +194,15 @@ impl Partition {
                 Ok(())
             }
             PartitionEvent::Transaction(message) => {
-                self.transaction(engine, message, at.map, effects);
+                self.transaction(engine, (message, false), at.map, effects);
+                Ok(())
+            }
+            PartitionEvent::UnsyncedPrepared(message) => {
+                self.transaction(engine, (message, true), at.map, effects);
+                Ok(())
+            }
+            PartitionEvent::ForgetUnsynced => {
+                self.forget_unsynced();
                 Ok(())
             }
             PartitionEvent::Tick => self.tick(engine, at.map, effects),
@@ -210,7 +219,11 @@ impl Partition {
                 self.disconnect_transactions(connection);
                 Ok(())
             }
+        };
+        if self.log_writer.may_commit_unflushed(self.state.applied) {
+            return result.and(self.commit(engine, effects));
         }
+        result
     }
 
     /// When [`PartitionEvent::Tick`] has something to do, in milliseconds since 1970.

@@ -3,12 +3,13 @@
 use super::*;
 use crate::limits::DEFERRED_CHECK_US;
 use crate::{PartitionKey, ReplicaTable, TableEffects};
+use zerohop_partition::FlushNeed;
 
 impl TableEffects for MemberOutput {
     fn of(&mut self, _key: PartitionKey, _epoch: PartitionEpoch) {}
 
-    fn wants_flush(&self) -> bool {
-        false
+    fn flush_need(&self) -> FlushNeed {
+        FlushNeed::Nothing
     }
 }
 

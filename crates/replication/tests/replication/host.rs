@@ -3,6 +3,7 @@
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::disk::{Disk, DiskResult, OpenMode};
 use zerohop_engine::{Durability, Engine, EngineError, EngineOptions, PartitionId};
+use zerohop_partition::FlushNeed;
 use zerohop_partition::{ClockSample, MapView, MemberOptions, PartitionEffect, RecordRequest, Token};
 use zerohop_replication::{
     Context, GroupChange, GroupView, Leases, LogEnd, PartitionKey, Replica, ReplicaEffect, ReplicaEffects,
@@ -63,7 +64,7 @@ struct Gather<'o> {
     me: Member,
     map: &'o Map,
     out: &'o mut Vec<HostOutput>,
-    wants_flush: bool,
+    flush_need: FlushNeed,
 }
 
 impl zerohop_partition::PartitionEffects for Gather<'_> {
@@ -76,10 +77,11 @@ impl zerohop_partition::PartitionEffects for Gather<'_> {
                 self.out.push(HostOutput::Answer(to, self.partition, self.epoch, bytes));
             }
             PartitionEffect::WrongOwner { to } => self.out.push(HostOutput::WrongOwner(to)),
-            PartitionEffect::FlushWanted => self.wants_flush = true,
+            PartitionEffect::FlushWanted(need) => self.flush_need = self.flush_need.max(need),
             PartitionEffect::Dropped { .. } => {}
             PartitionEffect::Reply { .. }
             | PartitionEffect::Transaction(_)
+            | PartitionEffect::UnsyncedPrepared(_)
             | PartitionEffect::TransactionLost { .. } => {
                 unreachable!("no client runs atomic batches or transactions here")
             }
@@ -93,11 +95,11 @@ impl TableEffects for Gather<'_> {
         let group = self.map.groups.get(partition).filter(|group| group.epoch == epoch);
         let has_copies = group.is_some_and(|group| group.copies() >= usize::from(group.min_in_sync));
         (self.partition, self.epoch) = (partition, (epoch, has_copies));
-        self.wants_flush = false;
+        self.flush_need = FlushNeed::Nothing;
     }
 
-    fn wants_flush(&self) -> bool {
-        self.wants_flush
+    fn flush_need(&self) -> FlushNeed {
+        self.flush_need
     }
 }
 
@@ -358,7 +360,8 @@ impl SimulatedHost {
         let Some(live) = &mut self.live else { return };
         live.unix_ms = live.unix_ms.max(day_ms);
         let epoch = (PartitionEpoch(0), false);
-        let mut gather = Gather { partition: 0, epoch, me, map: &live.map, out, wants_flush: false };
+        let mut gather =
+            Gather { partition: 0, epoch, me, map: &live.map, out, flush_need: FlushNeed::Nothing };
         let mut context = Context {
             engine: &mut live.engine,
             now: ClockSample::at_ms(live.unix_ms),

@@ -240,8 +240,14 @@ impl InstanceBench {
         self.next
     }
 
-    pub(super) fn end(&mut self) {
+    /// Ends the batch. Its flush goes on.
+    pub(super) fn end_unflushed(&mut self) {
         self.instance.end_of_batch(self.now, &mut self.sent);
+    }
+
+    /// Ends the batch, and waits for its flushes.
+    pub(super) fn end(&mut self) {
+        self.instance.local().end_of_batch(self.now, &mut self.sent);
     }
 
     pub(super) fn answer(&mut self, request: u64) -> Option<Result<String, Failure<'static>>> {

@@ -170,7 +170,7 @@ impl InstanceNetwork {
                 let bench = &mut self.benches[at];
                 bench.now.unix_ms += 5;
                 bench.now.elapsed_ms += 5;
-                bench.end();
+                bench.end_unflushed();
                 bench.instance.maintain(bench.now);
                 for timestamp_bound in std::mem::take(&mut bench.sent.timestamp_bounds) {
                     bench.instance.timestamp_bound_synced(timestamp_bound);
@@ -189,7 +189,7 @@ impl InstanceNetwork {
                     let Some(other) = self.benches.get_mut(to) else { continue };
                     let token = Token { connection: 9, request: RequestId(0) };
                     other.instance.request(other.now, token, &frame.envelope, &message, &mut other.sent);
-                    other.end();
+                    other.end_unflushed();
                 }
             }
         }

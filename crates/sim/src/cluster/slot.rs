@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use zerohop_engine::EngineOptions;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_partition::Token;
-use zerohop_placement::{KeyOrder, MapDelta, MapHistory};
+use zerohop_placement::{Durability, KeyOrder, MapDelta, MapHistory};
 use zerohop_replication as replica;
 use zerohop_shard::{ClockReading, Identity, Instance, InstanceOpenError, InstanceOptions, OpenReport};
 use zerohop_wire::ids::{Incarnation, KeyspaceId, PartitionEpoch, PartitionId, RequestId, Timestamp};
@@ -242,8 +242,10 @@ impl ClusterSlot {
         turned: &mut ClusterTurn,
     ) {
         let mut new = Vec::new();
+        let unflushed = durable_of_lone(instance);
         for (keyspace, partition, replica) in instance.replicas() {
-            let upto = replica.applied();
+            let durable = unflushed.get(&(keyspace, partition));
+            let upto = durable.map_or(replica.applied(), |durable| replica.applied().min(*durable));
             let known = self.applied.entry((keyspace, partition)).or_insert(upto);
             let before = std::mem::replace(known, upto);
             if upto > before {
@@ -418,6 +420,20 @@ impl ClusterSlot {
 fn partitions_of(instance: &Instance<SimulatedDisk>) -> BTreeMap<KeyspaceId, u32> {
     let hashed = instance.map().keyspaces().filter(|(_, found)| found.config().order == KeyOrder::Hashed);
     hashed.map(|(id, found)| (id, found.config().partitions.get())).collect()
+}
+
+/// The durable log index of each partition here whose only copy may apply entries of transactions before they are durable.
+fn durable_of_lone(instance: &mut Instance<SimulatedDisk>) -> BTreeMap<(KeyspaceId, PartitionId), u64> {
+    let is_sync = |keyspace| {
+        let found = instance.map().keyspace(keyspace);
+        found.is_some_and(|found| found.config().durability == Durability::Sync)
+    };
+    let lone = instance.replicas().filter(|(keyspace, _, replica)| replica.is_lone() && is_sync(*keyspace));
+    let lone: Vec<_> = lone.map(|(keyspace, partition, _)| (keyspace, partition)).collect();
+    let durable = |key: (KeyspaceId, PartitionId)| {
+        instance.durable_index(key.0, key.1).ok().flatten().map(|index| (key, index))
+    };
+    lone.into_iter().filter_map(durable).collect()
 }
 
 /// The epoch of a member, and whether it is the primary.

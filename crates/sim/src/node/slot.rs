@@ -219,7 +219,7 @@ impl NodeSlot {
         let message = Message::Read { seen: Default::default(), read: *read };
         let mut answers = Answers { ports: &mut self.ports, audit: Some(&mut on_answer) };
         instance.request(now, to, &envelope, &message, &mut answers);
-        instance.end_of_batch(now, &mut answers);
+        instance.local().end_of_batch(now, &mut answers);
     }
 
     fn handle_frames(&mut self, instance: &mut Instance<SimulatedDisk>, link: LinkId, now: ClockReading) {

@@ -265,6 +265,13 @@ impl Transactions {
         }
     }
 
+    /// From now on `Commit` entries may survive without the unsynced entries of participants: they count once they are durable.
+    pub fn forget_unsynced(&mut self) {
+        for running in self.running.values_mut().filter(|running| !running.is_deciding) {
+            running.answers.retain(|_, answer| !answer.is_unsynced);
+        }
+    }
+
     pub(super) fn busy(
         &mut self,
         now: Time,

@@ -156,6 +156,8 @@ struct PrepareAnswer {
     prepared: LogIndex,
     hash_range: KeyspaceRange,
     result: Bytes,
+    /// The entry may be lost in a crash unless a later one of the coordinator's log survives.
+    is_unsynced: bool,
 }
 
 /// The coordinator's own part, of which nothing is logged before the decision.
@@ -239,6 +241,29 @@ impl Transactions {
         message: Message,
         effects: &mut Vec<TransactionEffect>,
     ) {
+        self.message_of(now, host, (message, false), effects);
+    }
+
+    /// As [`Transactions::message`], for a `Prepared` whose entry is not durable yet. The caller ensures that no `Commit` entry
+    /// appended here from now on survives a crash without it, or calls [`Transactions::forget_unsynced`] first.
+    pub fn unsynced_prepared(
+        &mut self,
+        now: Time,
+        host: &mut impl PartitionHost,
+        message: Message,
+        effects: &mut Vec<TransactionEffect>,
+    ) {
+        debug_assert!(matches!(message.what, TransactionMessage::Prepared { .. }));
+        self.message_of(now, host, (message, true), effects);
+    }
+
+    fn message_of(
+        &mut self,
+        now: Time,
+        host: &mut impl PartitionHost,
+        (message, is_unsynced): (Message, bool),
+        effects: &mut Vec<TransactionEffect>,
+    ) {
         if !self.hash_range.has(message.to) {
             return;
         }
@@ -258,7 +283,7 @@ impl Transactions {
             }
             TransactionMessage::Drop { .. } => self.drop_prepared(to, id, effects),
             TransactionMessage::Prepared { attempt, proposal, prepared, hash_range, result } => {
-                let answer = PrepareAnswer { proposal, prepared, hash_range, result };
+                let answer = PrepareAnswer { proposal, prepared, hash_range, result, is_unsynced };
                 self.prepared(now, host, (from, id, attempt), answer, effects);
             }
             TransactionMessage::Busy { attempt } => self.busy(now, (from, id, attempt), effects),

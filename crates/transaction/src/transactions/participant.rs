@@ -240,6 +240,25 @@ impl Transactions {
         }
     }
 
+    /// The answer of a part whose `Prepare` is appended at this index and not durable yet, for a coordinator whose log cannot
+    /// survive a crash without the entry. `None`: there is none, or it is in a chain, which passes only durable parts on.
+    #[must_use]
+    pub fn unsynced_answer(&self, id: TransactionId, prepared: LogIndex) -> Option<Message> {
+        let found = self.prepared.get(&id)?;
+        let is_ready = found.stage == HoldStage::Preparing && found.is_whole && found.onward.is_none();
+        if !is_ready || !self.hash_range.has(found.routing_key) {
+            return None;
+        }
+        let what = TransactionMessage::Prepared {
+            attempt: found.attempt,
+            proposal: found.proposal,
+            prepared,
+            hash_range: self.hash_range,
+            result: found.result.clone(),
+        };
+        Some(Message { to: id.coordinator, from: found.routing_key, id, what })
+    }
+
     fn send_prepared(&self, id: TransactionId, index: LogIndex, effects: &mut Vec<TransactionEffect>) {
         let Some(found) = self.prepared.get(&id).filter(|found| self.hash_range.has(found.routing_key))
         else {

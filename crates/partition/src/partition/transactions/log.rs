@@ -75,7 +75,10 @@ impl Partition {
         let lowest = unlogged.map_or(0, |(lowest, _)| lowest);
         let mut payload = Vec::with_capacity(MARK_HEAD_BYTES + entry.estimated_bytes());
         let share = if is_admitted_when_full(&entry) { ReserveShare::Half } else { ReserveShare::Nothing };
+        // A decision may rest on parts that are not durable yet.
+        let is_journal_first = matches!(entry, TransactionEntry::Commit { .. });
         self.log_writer.set_reserve_share(engine, share);
+        self.log_writer.set_journal_first(engine, is_journal_first);
         Mark::Transaction { lowest, entry }.encode(at, &mut payload);
         let logged = if beside.is_empty() {
             self.log_mark_of_transaction(engine, at, &payload, effects)
@@ -83,6 +86,7 @@ impl Partition {
             self.log_changes(engine, at, (&payload, &beside), effects)
         };
         self.log_writer.set_reserve_share(engine, ReserveShare::Nothing);
+        self.log_writer.set_journal_first(engine, false);
         logged
     }
 

@@ -25,14 +25,14 @@ use zerohop_base::time::Time;
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_transaction::{
-    Message as ProtocolMessage, ParticipantState, Ticket, TransactionEffect, TransactionEntry,
+    Message as ProtocolMessage, ParticipantState, Ticket, TransactionEffect, TransactionEntry, TransactionId,
     TransactionMessage, TransactionOutcome, Transactions,
 };
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
 
 use super::Partition;
-use crate::event::{PartitionEffects, Token};
+use crate::event::{FlushNeed, PartitionEffect, PartitionEffects, Token};
 use crate::limits::TRANSACTIONS_TICK_MS;
 use crate::map_view::MapView;
 use crate::planted::{Bug, is_planted};
@@ -191,7 +191,7 @@ impl Partition {
     pub(super) fn transaction<D: Disk>(
         &mut self,
         engine: &mut Engine<D>,
-        message: &ProtocolMessage,
+        (message, is_unsynced): (&ProtocolMessage, bool),
         map: MapView<'_>,
         effects: &mut dyn PartitionEffects,
     ) {
@@ -199,7 +199,9 @@ impl Partition {
         // A prepared transaction has blocked every read lock.
         let may_be_locked =
             self.has_unknown_read_locks() && matches!(message.what, TransactionMessage::Prepare { .. });
-        if is_ours && !may_be_locked && !self.pending_replies.is_full() && self.open_transactions() {
+        let counts = !is_unsynced || self.log_writer.keeps_order(engine);
+        if is_ours && counts && !may_be_locked && !self.pending_replies.is_full() && self.open_transactions()
+        {
             let message = message.clone();
             if let Some(transacting) = self.transacting.as_deref_mut() {
                 transacting.has_only_read_locks = false;
@@ -207,9 +209,18 @@ impl Partition {
                     transacting.transactions.close();
                 }
             }
-            self.act(engine, effects, |transactions, now, host, requested| {
-                transactions.message(now, host, message, requested);
+            self.act(engine, effects, |transactions, now, host, requested| match is_unsynced {
+                true => transactions.unsynced_prepared(now, host, message, requested),
+                false => transactions.message(now, host, message, requested),
             });
+        }
+    }
+
+    /// Parts of other partitions, and entries of this one, count only once they are durable.
+    pub(super) fn forget_unsynced(&mut self) {
+        self.log_writer.set_lone(false);
+        if let Some(transacting) = self.transacting.as_deref_mut() {
+            transacting.transactions.forget_unsynced();
         }
     }
 
@@ -344,11 +355,36 @@ impl Partition {
             }
             match effect {
                 TransactionEffect::Append { entry, .. } => {
-                    if self.log_transaction(engine, entry, effects).is_err() {
+                    let prepared = match &entry {
+                        TransactionEntry::Prepare { id, .. } => Some(*id),
+                        _ => None,
+                    };
+                    let before = self.log_writer.last();
+                    let needs_no_flush = self.needs_no_flush(engine, &entry);
+                    let mut deferred = |effect: PartitionEffect<'_>| match effect {
+                        PartitionEffect::FlushWanted(_) => {
+                            effects.push(PartitionEffect::FlushWanted(FlushNeed::Later));
+                        }
+                        other => effects.push(other),
+                    };
+                    let logged = match &entry {
+                        TransactionEntry::Apply { .. } if needs_no_flush => {
+                            self.log_transaction(engine, entry, &mut deferred)
+                        }
+                        _ => self.log_transaction(engine, entry, effects),
+                    };
+                    if needs_no_flush && logged.is_ok() {
+                        self.log_writer.commits_unflushed_after(before);
+                    }
+                    if logged.is_err() {
                         self.lose_transactions(effects);
+                    } else if let Some(id) = prepared
+                        && self.log_writer.last() == before + 1
+                    {
+                        self.answer_unsynced(engine, id, effects);
                     }
                 }
-                TransactionEffect::Send(message) => self.send_transaction(message, effects),
+                TransactionEffect::Send(message) => self.send_transaction(engine, message, effects),
                 TransactionEffect::Answer { ticket, outcome } => {
                     self.answer_transaction(ticket, &outcome, effects)
                 }
@@ -367,8 +403,43 @@ impl Partition {
         }
     }
 
+    /// Whether an entry counts before it is durable, because nothing that depends on it alone leaves the partition before.
+    /// A decided part: its `Prepare` and the decision are durable, so a restart applies it again at the same time. A prepared
+    /// part: it changes no record, and the answer to its coordinator waits for the flush. Not where readers follow the changes:
+    /// after a restart, another log index may have them.
+    fn needs_no_flush<D: Disk>(&self, engine: &mut Engine<D>, entry: &TransactionEntry) -> bool {
+        let is_such = match entry {
+            TransactionEntry::Prepare { .. } | TransactionEntry::Apply { .. } => true,
+            TransactionEntry::Commit { .. } => is_planted(Bug::DecisionSeenUnflushed),
+            _ => false,
+        };
+        is_such && !self.feed.is_kept() && self.log_writer.keeps_order(engine)
+    }
+
+    /// A coordinator in the same engine need not wait for the flush of the last entry, which prepares a part.
+    fn answer_unsynced<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        id: TransactionId,
+        effects: &mut dyn PartitionEffects,
+    ) {
+        if !self.terms.has_copies || !self.log_writer.keeps_order(engine) {
+            return;
+        }
+        let index = LogIndex(self.log_writer.last());
+        let transacting = self.transacting.as_deref();
+        if let Some(message) = transacting.and_then(|one| one.transactions.unsynced_answer(id, index)) {
+            effects.unsynced_prepared(message);
+        }
+    }
+
     /// Queries, and decisions, which are committed, are sent at once. Answers depend on all appended entries.
-    fn send_transaction(&mut self, message: ProtocolMessage, effects: &mut dyn PartitionEffects) {
+    fn send_transaction<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        message: ProtocolMessage,
+        effects: &mut dyn PartitionEffects,
+    ) {
         // A primary with too few copies promises nothing; the sender asks again.
         if !self.terms.has_copies {
             return;
@@ -381,7 +452,10 @@ impl Partition {
                 | TransactionMessage::Query { .. }
         );
         let last = self.log_writer.last();
-        if rests_on_nothing || last <= self.state.applied || is_planted(Bug::AnswersBeforeFlush) {
+        // A log whose durable part is unknown has failed, and promises nothing.
+        let is_settled = last <= self.state.applied
+            && self.log_writer.durable(engine).is_ok_and(|durable| last <= durable);
+        if rests_on_nothing || is_settled || is_planted(Bug::AnswersBeforeFlush) {
             effects.transaction(message);
         } else {
             self.pending_replies.push(last, Token::default(), Reply::Transaction(Box::new(message)), effects);
