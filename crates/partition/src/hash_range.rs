@@ -62,6 +62,20 @@ impl HashRange {
         HashRange { hash: HashKind::Xxh3, seed: 7, points, region: None, partitions: 1, generation: 0 }
     }
 
+    /// One of two children after the first split, for tests: of lower hashes, or of the keys below `end`.
+    #[cfg(test)]
+    pub(crate) fn half(end: Option<&[u8]>) -> HashRange {
+        let whole = HashRange::whole();
+        let points = match end {
+            None => KeyspaceRange { last: u64::MAX / 2, ..whole.points },
+            Some(_) => whole.points,
+        };
+        let number = PartitionId(2);
+        let region =
+            end.map(|end| Arc::new(RegionBounds { number, begin: Box::default(), end: Some(end.into()) }));
+        HashRange { points, region, partitions: 2, generation: 1, ..whole }
+    }
+
     /// Whether a key belongs to the partition.
     #[must_use]
     #[inline]

@@ -19,8 +19,17 @@ pub const SESSION_SWEEP_MS: u64 = 10_000;
 pub const SPLIT_CLEANUP_AHEAD_MAX: u64 = 1024;
 
 /// After a split each partition takes a cleanup step once per (partitions of its keyspace / this) milliseconds. In all these are
-/// some 1,600 pages of the index per second, a fifth of a core.
+/// at most two steps a millisecond, a third of a core.
 pub const SPLIT_CLEANUP_PARTITIONS_PER_MS: u32 = 2;
+
+/// The least time between two cleanup steps of a partition, so that a keyspace of few partitions does not use a core.
+pub const SPLIT_CLEANUP_PAUSE_MS: u64 = 2;
+
+/// Records that a cleanup step removes, and keys that it reads from the log, about: less than a millisecond.
+pub const SPLIT_CLEANUP_KEYS_MAX: usize = 64;
+
+/// Keys in memory that a cleanup step walks over in an ordered partition.
+pub const SPLIT_CLEANUP_WALKED_MAX: usize = 1024;
 
 /// Sessions that one log entry evicts, so that it stays small.
 pub const EVICTED_PER_ENTRY_MAX: usize = 256;

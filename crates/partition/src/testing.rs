@@ -233,6 +233,12 @@ impl PartitionRig {
         PartitionRig::opened(disk, now, options, (durability, false))
     }
 
+    /// Of `sync` durability; `is_ordered`: it keeps the order of its keys.
+    pub(crate) fn synced(is_ordered: bool) -> PartitionRig {
+        let now = ClockSample::at_ms(1_000_000);
+        PartitionRig::opened(SimulatedDisk::new(1), now, options(), (Durability::Sync, is_ordered))
+    }
+
     /// The same, and whether it keeps the order of its keys.
     fn opened(
         disk: SimulatedDisk,
@@ -295,11 +301,10 @@ pub(crate) fn token(request: u64) -> Token {
 impl PartitionBench {
     /// Partitions that keep the order of their keys.
     pub(crate) fn ordered() -> PartitionBench {
-        let rig = |durability| {
-            let now = ClockSample::at_ms(1_000_000);
-            PartitionRig::opened(SimulatedDisk::new(1), now, options(), (durability, true))
-        };
-        PartitionBench { at_once: rig(Durability::DEFAULT), flushed: rig(Durability::Sync), next_request: 0 }
+        let now = ClockSample::at_ms(1_000_000);
+        let at_once =
+            PartitionRig::opened(SimulatedDisk::new(1), now, options(), (Durability::DEFAULT, true));
+        PartitionBench { at_once, flushed: PartitionRig::synced(true), next_request: 0 }
     }
 
     pub(crate) fn new() -> PartitionBench {

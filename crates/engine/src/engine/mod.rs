@@ -460,7 +460,21 @@ impl<D: Disk> Engine<D> {
     /// As [`Engine::lookup`]; [`EngineError::Cursor`].
     pub fn scan(&mut self, handle: Handle, cursor: &Cursor) -> EngineResult<(Vec<Vec<u8>>, Option<Cursor>)> {
         let (io, store) = self.store(handle)?;
-        store.scan(io, cursor)
+        store.scan(io, cursor, usize::MAX)
+    }
+
+    /// As [`Engine::scan`]: about `most` keys, so that a step over a large page is short.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn scan_few(
+        &mut self,
+        handle: Handle,
+        cursor: &Cursor,
+        most: usize,
+    ) -> EngineResult<(Vec<Vec<u8>>, Option<Cursor>)> {
+        let (io, store) = self.store(handle)?;
+        store.scan(io, cursor, most)
     }
 
     /// Statistics of a partition.

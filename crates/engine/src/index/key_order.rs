@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Only a key that begins or ceases to exist changes the order: overwrites, appends and compaction do not. Nothing of it is on
-//! the disk; it is made from the records when the partition is opened. A key whose entry has become unreadable may stay in
+//! the disk; it is made from the records when the partition is opened, and copied when the partition is split. A key whose entry has become unreadable may stay in
 //! the order, so every key of a range is looked up before it is returned.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -58,7 +58,7 @@ pub struct KeysOfRange {
 }
 
 /// The order of the keys of one partition; see the module.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct KeyOrder {
     keys: OrderedIndex,
     /// The timestamp of the removal.

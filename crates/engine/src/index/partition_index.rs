@@ -6,7 +6,7 @@ use super::{HashIndex, IndexSlot};
 
 /// Both indexes of a partition. Only a key that begins or ceases to exist changes the order, so the rest goes to the hash index.
 // The hash index comes first: lookups read it alone.
-#[derive(Default)]
+#[derive(Clone, Default)]
 #[repr(C)]
 pub(crate) struct PartitionIndex {
     pub(crate) hash: HashIndex,
@@ -14,7 +14,7 @@ pub(crate) struct PartitionIndex {
 }
 
 /// Whether the order of the keys is kept.
-#[derive(Default)]
+#[derive(Clone, Default)]
 enum OrderOfKeys {
     /// The partition has no order.
     #[default]
@@ -54,11 +54,6 @@ impl PartitionIndex {
         if let Some(order) = self.kept_mut() {
             order.expire(horizon);
         }
-    }
-
-    /// The same entries, without an order.
-    pub(crate) fn copy_by_hash(&self) -> PartitionIndex {
-        PartitionIndex { hash: self.hash.clone(), order: OrderOfKeys::NotKept }
     }
 
     /// Whether the order of the keys is to be kept.

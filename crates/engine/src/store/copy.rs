@@ -24,7 +24,7 @@ impl PartitionStore {
         let given = state.map(|(index, bytes)| Box::new((index, bytes.to_vec())));
         let damage = self.damage.iter().map(|damage| Damage { partition, ..damage.clone() });
         let mut copy = PartitionStore {
-            index: self.index.copy_by_hash(),
+            index: self.index.clone(),
             chains: self.chains.clone(),
             versions: self.versions.clone(),
             places: self.places.clone(),

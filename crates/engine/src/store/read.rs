@@ -268,12 +268,13 @@ impl PartitionStore {
         EngineError::Corrupt { partition: self.id.partition, place }
     }
 
-    /// The keys of one page of the index behind a cursor, in the order of the index, and the cursor of the next page. If the
-    /// keys are long the page ends earlier, but never between keys of one fragment.
+    /// The keys of one page of the index behind a cursor, in the order of the index, and the cursor of the next page. The page ends
+    /// earlier behind `most` keys, and if they are long, but never between keys of one fragment.
     pub(crate) fn scan<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         from: &Cursor,
+        most: usize,
     ) -> EngineResult<(Vec<Vec<u8>>, Option<Cursor>)> {
         let seed = self.id.index_seed;
         let begin = HashPosition::decode(from, seed)?;
@@ -283,11 +284,14 @@ impl PartitionStore {
                 entries.push((fragment, location));
             }
         })?;
+        // Those before the cursor are not read again.
+        entries.retain(|(fragment, _)| *fragment >= begin.fragment);
         entries.sort_unstable_by_key(|(fragment, _)| *fragment);
-        let (mut found, mut bytes, mut last) = (Vec::with_capacity(entries.len()), 0, None);
+        let (mut found, mut bytes, mut last) = (Vec::new(), 0, None);
         let mut scratch = Vec::new();
         for (fragment, location) in entries {
-            if bytes >= SCAN_KEY_BYTES_MAX && last != Some(fragment) {
+            let is_enough = bytes >= SCAN_KEY_BYTES_MAX || found.len() >= most;
+            if is_enough && last != Some(fragment) {
                 next = Some(HashPosition::of_fragment(fragment).encode(seed));
                 break;
             }
@@ -328,7 +332,7 @@ impl PartitionStore {
         from: &Cursor,
         timestamp: u64,
     ) -> EngineResult<(Vec<Vec<u8>>, Option<Cursor>)> {
-        let (mut keys, next) = self.scan(io, from)?;
+        let (mut keys, next) = self.scan(io, from, usize::MAX)?;
         let begin = HashPosition::decode(from, self.id.index_seed)?;
         let until = match &next {
             Some(next) => Some(HashPosition::decode(next, self.id.index_seed)?.fragment),

@@ -29,6 +29,7 @@ mod shared_compaction;
 mod shared_log;
 mod snapshot_install;
 mod snapshot_install_random;
+mod split_order;
 mod split_room;
 mod support;
 mod torn_marks;

@@ -147,6 +147,7 @@ impl Partition {
         PartitionChanges { partition: self }.fail(failure, effects);
         self.overlay = Overlay::default();
         self.drop_transactions(failure, effects);
+        self.split_cleanup.begin_again();
         // The next primary starts with an epoch marker behind all entries in flight.
         self.transactions_after = 0;
     }

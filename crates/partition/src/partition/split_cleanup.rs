@@ -1,13 +1,16 @@
 //! Post-split cleanup: after a split a partition has the records of both siblings. It removes the records that are not its own,
-//! one page of the index at a time, while it serves.
+//! a few at a time, while it serves. A region walks over the order of its keys, which is in memory, and any other partition over its hash index,
+//! whose keys it reads.
 //!
 //! The primary logs each removal, and a mark at the end. All members therefore have the same records at the same log index,
 //! whichever member is primary. After a crash only the walk starts again. Until the end clients do not see foreign records: scans
 //! and counts skip them, and requests that name their keys are refused. Data staged before the split belongs to both siblings,
 //! and is removed with its transaction.
 
+use std::ops::Bound;
+
 use zerohop_engine::disk::Disk;
-use zerohop_engine::{Cursor, Engine, EngineError, EngineResult, EntryKind};
+use zerohop_engine::{Cursor, Engine, EngineError, EngineResult, EntryKind, Handle, KeyRange};
 use zerohop_wire::blob::is_staged;
 use zerohop_wire::messages::{SnapshotQuery, SnapshotRequest};
 use zerohop_wire::{Failure, Message};
@@ -16,7 +19,10 @@ use super::Partition;
 use crate::entry_metadata::Mark;
 use crate::event::PartitionEffects;
 use crate::hash_range::HashRange;
-use crate::limits::{SPLIT_CLEANUP_AHEAD_MAX, SPLIT_CLEANUP_PARTITIONS_PER_MS};
+use crate::limits::{
+    SPLIT_CLEANUP_AHEAD_MAX, SPLIT_CLEANUP_KEYS_MAX, SPLIT_CLEANUP_PARTITIONS_PER_MS, SPLIT_CLEANUP_PAUSE_MS,
+    SPLIT_CLEANUP_WALKED_MAX,
+};
 use crate::log_writer::NewLogEntry;
 use crate::planted::{Bug, is_planted};
 
@@ -26,7 +32,7 @@ pub(super) struct SplitCleanup {
     /// `None`: the caller that opened the partition did not set it, so all keys are its own.
     hash_range: Option<HashRange>,
     /// Where the walk continues.
-    cursor: Cursor,
+    walk: Walk,
     /// The time of the next step.
     at_ms: u64,
     /// The mark of the end is in the log.
@@ -35,9 +41,67 @@ pub(super) struct SplitCleanup {
     removed: u64,
 }
 
+/// The place behind which the walk over the keys continues.
+#[derive(Debug)]
+enum Walk {
+    /// In the hash index.
+    Hashes(Cursor),
+    /// In the order of the keys; an empty key is before all others.
+    Keys(Vec<u8>),
+}
+
+impl Default for Walk {
+    fn default() -> Walk {
+        Walk::Hashes(Cursor::START)
+    }
+}
+
+impl Walk {
+    /// Before all keys.
+    fn of(hash_range: &HashRange) -> Walk {
+        if hash_range.region().is_some() { Walk::Keys(Vec::new()) } else { Walk::default() }
+    }
+
+    /// The keys of a step that may be foreign, and where the next step begins; `None`: at the end.
+    fn step<D: Disk>(
+        &self,
+        engine: &mut Engine<D>,
+        handle: Handle,
+        is_foreign: impl Fn(&[u8]) -> bool,
+    ) -> EngineResult<(Vec<Vec<u8>>, Option<Walk>)> {
+        match self {
+            Walk::Hashes(cursor) => {
+                let (mut keys, next) = engine.scan_few(handle, cursor, SPLIT_CLEANUP_KEYS_MAX)?;
+                keys.retain(|key| is_foreign(key));
+                Ok((keys, next.map(Walk::Hashes)))
+            }
+            Walk::Keys(behind) => {
+                let from =
+                    if behind.is_empty() { Bound::Unbounded } else { Bound::Excluded(behind.as_slice()) };
+                let range = KeyRange { from, to: Bound::Unbounded, is_reverse: false };
+                let found = engine.key_order(handle)?.keys(range, SPLIT_CLEANUP_WALKED_MAX, None)?;
+                let last = found.keys.last().cloned();
+                let mut foreign: Vec<_> = found.keys.into_iter().filter(|key| is_foreign(key)).collect();
+                let is_cut = foreign.len() > SPLIT_CLEANUP_KEYS_MAX;
+                foreign.truncate(SPLIT_CLEANUP_KEYS_MAX);
+                let reached = if is_cut { foreign.last().cloned() } else { last };
+                let has_more = is_cut || found.has_more;
+                Ok((foreign, reached.filter(|_| has_more).map(Walk::Keys)))
+            }
+        }
+    }
+}
+
 impl SplitCleanup {
     pub(super) fn new(hash_range: HashRange) -> SplitCleanup {
-        SplitCleanup { hash_range: Some(hash_range), ..SplitCleanup::default() }
+        let walk = Walk::of(&hash_range);
+        SplitCleanup { hash_range: Some(hash_range), walk, ..SplitCleanup::default() }
+    }
+
+    /// The member is no longer primary: removals in its log that were not committed may be lost, and the mark of the end too.
+    pub(super) fn begin_again(&mut self) {
+        self.walk = self.hash_range.as_ref().map(Walk::of).unwrap_or_default();
+        self.is_end_logged = false;
     }
 }
 
@@ -110,7 +174,7 @@ impl Partition {
         self.foreign().filter(|_| !self.split_cleanup.is_end_logged).map(|_| self.split_cleanup.at_ms)
     }
 
-    /// Removes the foreign records of one page of the index, if it is time. Only for a primary that has committed all earlier
+    /// Removes a few foreign records, if it is time. Only for a primary that has committed all earlier
     /// entries.
     pub(super) fn clean_up_split<D: Disk>(
         &mut self,
@@ -123,17 +187,18 @@ impl Partition {
             return Ok(());
         }
         // All partitions of a keyspace are split at once. The more there are, the slower each proceeds.
-        self.split_cleanup.at_ms =
-            now_ms + u64::from(hash_range.count() / SPLIT_CLEANUP_PARTITIONS_PER_MS).max(1);
-        let (keys, next) = match engine.scan(self.handle(), &self.split_cleanup.cursor) {
+        let pause_ms = u64::from(hash_range.count() / SPLIT_CLEANUP_PARTITIONS_PER_MS);
+        self.split_cleanup.at_ms = now_ms + pause_ms.max(SPLIT_CLEANUP_PAUSE_MS);
+        let is_foreign = |key: &[u8]| !hash_range.owns(key) && !is_staged(key);
+        let (keys, next) = match self.split_cleanup.walk.step(engine, self.handle(), is_foreign) {
             // The log of another member was installed, and its hash seed is another.
             Err(EngineError::Cursor(_)) => {
-                self.split_cleanup.cursor = Cursor::START;
+                self.split_cleanup.walk = Walk::default();
                 return Ok(());
             }
             found => found?,
         };
-        for key in keys.iter().filter(|key| !hash_range.owns(key) && !is_staged(key)) {
+        for key in &keys {
             match self.remove_foreign(engine, key, effects) {
                 Ok(()) => self.split_cleanup.removed += 1,
                 // The removal is tried again. Clients do not see the record meanwhile.
@@ -142,7 +207,7 @@ impl Partition {
             }
         }
         match next {
-            Some(cursor) => self.split_cleanup.cursor = cursor,
+            Some(walk) => self.split_cleanup.walk = walk,
             None => self.end_split_cleanup(engine, &hash_range, effects)?,
         }
         Ok(())

@@ -62,6 +62,7 @@ impl fmt::Display for KeyTooLong {
 impl std::error::Error for KeyTooLong {}
 
 /// The index of one ordered partition.
+#[derive(Clone)]
 pub struct OrderedIndex {
     root: TreeNode,
     /// Inner nodes above each leaf.

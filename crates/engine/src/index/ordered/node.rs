@@ -15,6 +15,7 @@ use super::{CHILDREN_MAX, INNER_BYTES_MAX, LEAF_BYTES_MAX};
 pub(super) type Leaf = SortedPage<8>;
 
 /// A leaf, or a node above it. All leaves have the same depth.
+#[derive(Clone)]
 pub(super) enum TreeNode {
     Leaf(Leaf),
     Inner(Box<InnerNode>),
@@ -28,6 +29,16 @@ pub(super) struct InnerNode {
     pub(super) records: usize,
     /// Memory of this node and all below it.
     pub(super) memory: usize,
+}
+
+impl Clone for InnerNode {
+    /// The capacity is the same too: `memory` counts it.
+    fn clone(&self) -> InnerNode {
+        let InnerNode { separators, children, records, memory } = self;
+        let mut copies = Vec::with_capacity(children.capacity());
+        copies.extend(children.iter().cloned());
+        InnerNode { separators: separators.clone(), children: copies, records: *records, memory: *memory }
+    }
 }
 
 /// A node that was split off: it follows the node that it came from.

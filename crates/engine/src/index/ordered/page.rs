@@ -29,6 +29,7 @@ const VARIED: u16 = u16::MAX;
 const GRANULE: usize = 64;
 
 /// Sorted keys, each with a value of `VALUE` bytes: 8 in a leaf, none in an inner node.
+#[derive(Clone)]
 pub(super) struct SortedPage<const VALUE: usize> {
     bytes: Box<[u8]>,
     count: u16,
@@ -45,6 +46,15 @@ pub(super) struct SortedPage<const VALUE: usize> {
 struct LongKeys {
     keys: Vec<Box<[u8]>>,
     bytes: usize,
+}
+
+impl Clone for LongKeys {
+    /// The capacity is the same too: inner nodes have counted it.
+    fn clone(&self) -> LongKeys {
+        let mut keys = Vec::with_capacity(self.keys.capacity());
+        keys.extend(self.keys.iter().cloned());
+        LongKeys { keys, bytes: self.bytes }
+    }
 }
 
 /// PageSpace that a page gets beside its entries.

@@ -219,6 +219,14 @@ impl World {
         assert!(found == expected, "down from {to:?} to {from:?}: {} for {}", found.len(), expected.len());
     }
 
+    /// A copy is as good as the original, which goes.
+    fn copy(&mut self) {
+        let copy = self.index.clone();
+        assert_eq!(check(&copy), check(&self.index));
+        assert_eq!(copy.memory_bytes(), self.index.memory_bytes());
+        self.index = copy;
+    }
+
     fn split_and_append(&mut self) {
         let key = self.draw();
         let right = self.index.split_off(&key);
@@ -295,6 +303,7 @@ fn index_agrees_with_map_model_under_random_operations() {
                         world.read_range();
                     }
                     if step % 500 == 499 {
+                        world.copy();
                         world.split_and_append();
                         world.remove_range();
                     }
@@ -333,6 +342,7 @@ fn index_of_three_levels_agrees_with_map_model() {
     }
     assert_eq!(world.check().height, 2);
     for _ in 0..20 {
+        world.copy();
         world.split_and_append();
         world.remove_range();
         world.read_range();

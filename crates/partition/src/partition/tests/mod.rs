@@ -9,6 +9,7 @@ mod random;
 mod requests;
 mod retries;
 mod snapshots;
+mod split_cleanup;
 mod survival;
 mod units;
 mod update_locks;
