@@ -65,6 +65,9 @@ pub enum PartitionEvent<'a> {
     UnsyncedPrepared(&'a zerohop_transaction::Message),
     /// Another member gets the log, so that entries may survive without those of other partitions. See [`PartitionEvent::UnsyncedPrepared`].
     ForgetUnsynced,
+    /// Another primary serves this range of keys of a keyspace: messages about transactions that were sent to the one before it may
+    /// be lost, so those without an answer are sent again.
+    PrimaryMoved(zerohop_transaction::KeyspaceRange),
     /// Time has passed. The owner sends this every few milliseconds, and at [`crate::Partition::next_tick_ms`].
     Tick,
     /// What the clients' tokens permit has changed. Requests that wait for changes end without one, so that the owner judges the next ones.

@@ -2,7 +2,7 @@
 
 use zerohop_engine::EngineResult;
 use zerohop_engine::disk::Disk;
-use zerohop_wire::ids::Timestamp;
+use zerohop_wire::ids::{PartitionEpoch, Timestamp};
 use zerohop_wire::limits::CLOCK_AHEAD_MS_MAX;
 use zerohop_wire::messages::{Member, RecordOperation, StageBytes, Transact};
 use zerohop_wire::{Envelope, Failure, Message};
@@ -88,18 +88,38 @@ impl Replica {
         self.partition.step(context.engine, context.at(), PartitionEvent::Request(*request), effects)
     }
 
-    /// Handles a transaction message of another partition, if the primary may answer and write. Otherwise the message is dropped,
-    /// and its sender repeats it.
+    /// Handles a transaction message of another partition, if the primary may answer and write. Otherwise the message waits until
+    /// it may. If this member is not about to be primary the message is dropped, and its sender repeats it.
     pub(super) fn transaction<D: Disk>(
         &mut self,
         context: &mut Context<'_, D>,
-        message: &zerohop_transaction::Message,
+        (epoch, message): (PartitionEpoch, &zerohop_transaction::Message),
         effects: &mut dyn ReplicaEffects,
     ) -> EngineResult<()> {
-        if !self.may_answer(context) || !self.has_copies() {
+        if !self.may_transact(context) {
+            if self.role == Role::Primary || epoch > self.view.epoch {
+                self.lead.waiting_messages.push(epoch, message);
+            }
             return Ok(());
         }
         self.partition.step(context.engine, context.at(), PartitionEvent::Transaction(message), effects)
+    }
+
+    /// Another partition has another primary. The messages of a primary that may not write wait for their next repetition.
+    pub(super) fn primary_moved<D: Disk>(
+        &mut self,
+        context: &mut Context<'_, D>,
+        range: zerohop_transaction::KeyspaceRange,
+        effects: &mut dyn ReplicaEffects,
+    ) -> EngineResult<()> {
+        if !self.may_transact(context) {
+            return Ok(());
+        }
+        self.partition.step(context.engine, context.at(), PartitionEvent::PrimaryMoved(range), effects)
+    }
+
+    fn may_transact<D: Disk>(&self, context: &Context<'_, D>) -> bool {
+        self.may_answer(context) && self.has_copies()
     }
 
     /// Runs an atomic batch ([`zerohop_partition::Partition::run`]). It cannot be queued, so the primary refuses it if it cannot answer now.
@@ -210,6 +230,12 @@ impl Replica {
         while let Some(one) = self.lead.wait_queue.take_overdue(context.now_us) {
             let failure = if one.repairs { Failure::DataCorrupt } else { unavailable() };
             effects.answer(one.token, &failed(failure));
+        }
+        if !self.lead.waiting_messages.is_empty() && self.may_transact(context) {
+            for message in self.lead.waiting_messages.take_all() {
+                let event = PartitionEvent::Transaction(&message);
+                self.partition.step(context.engine, context.at(), event, effects)?;
+            }
         }
         for _ in 0..self.lead.wait_queue.len() {
             if !self.may_answer(context) {

@@ -67,7 +67,8 @@ impl Replica {
             }
             ReplicaEvent::Peer { .. } | ReplicaEvent::Tick => self.leave_broken(context.now_us, effects),
             ReplicaEvent::Group(_)
-            | ReplicaEvent::Transaction(_)
+            | ReplicaEvent::Transaction { .. }
+            | ReplicaEvent::PrimaryMoved(_)
             | ReplicaEvent::UnsyncedPrepared(_)
             | ReplicaEvent::AdmissionRequested(_)
             | ReplicaEvent::Flushed

@@ -47,7 +47,14 @@ pub enum ReplicaEvent<'a> {
         body: &'a PeerBody<'a>,
     },
     /// A message of another partition about a transaction.
-    Transaction(&'a zerohop_transaction::Message),
+    Transaction {
+        /// The epoch of this partition that its sender knows.
+        epoch: PartitionEpoch,
+        /// The message.
+        message: &'a zerohop_transaction::Message,
+    },
+    /// See [`zerohop_partition::PartitionEvent::PrimaryMoved`].
+    PrimaryMoved(zerohop_transaction::KeyspaceRange),
     /// See [`zerohop_partition::PartitionEvent::UnsyncedPrepared`]: both replicas are lone.
     UnsyncedPrepared(&'a zerohop_transaction::Message),
     /// The group according to a new map.

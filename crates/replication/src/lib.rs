@@ -46,6 +46,7 @@ mod tests;
 mod timers;
 pub mod view;
 mod wait_queue;
+mod waiting_messages;
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Durability, Engine, EngineError, EngineResult, PartitionId};
@@ -200,7 +201,10 @@ impl Replica {
     ) -> EngineResult<()> {
         match event {
             ReplicaEvent::Request(request) => self.request(context, &request, effects),
-            ReplicaEvent::Transaction(message) => self.transaction(context, message, effects),
+            ReplicaEvent::Transaction { epoch, message } => {
+                self.transaction(context, (epoch, message), effects)
+            }
+            ReplicaEvent::PrimaryMoved(range) => self.primary_moved(context, range, effects),
             // Its own entries may survive without those of the other partition.
             ReplicaEvent::UnsyncedPrepared(_) => Ok(()),
             ReplicaEvent::Peer { from, epoch, body } => self.peer(context, (from, epoch), body, effects),

@@ -4,6 +4,12 @@
 /// in sync. Either case usually takes one round trip. After this time the client is answered that the outcome is unknown.
 pub const RETAINED_REPLY_US: u64 = 2_000_000;
 
+/// Transaction messages that wait until a primary may answer: as many as some dozen clients have under way. Others are sent again.
+pub const WAITING_MESSAGES_MAX: usize = 1024;
+
+/// Their bytes.
+pub const WAITING_MESSAGE_BYTES_MAX: usize = 4 << 20;
+
 /// How long a grant lasts. It bounds the wait of a failover beside detection, and the time without renewal after which reads
 /// stop.
 pub const LEASE_US: u64 = 400_000;

@@ -54,7 +54,8 @@ impl Replica {
     ) -> EngineResult<()> {
         let event = match event {
             ReplicaEvent::Request(request) => return self.request_lone(context, request, effects),
-            ReplicaEvent::Transaction(message) => PartitionEvent::Transaction(message),
+            ReplicaEvent::Transaction { message, .. } => PartitionEvent::Transaction(message),
+            ReplicaEvent::PrimaryMoved(range) => PartitionEvent::PrimaryMoved(range),
             ReplicaEvent::UnsyncedPrepared(message) => PartitionEvent::UnsyncedPrepared(message),
             ReplicaEvent::Flushed => PartitionEvent::Flushed,
             ReplicaEvent::FlushFailed => PartitionEvent::FlushFailed,

@@ -11,6 +11,7 @@ use crate::snapshot_install::SnapshotInstall;
 use crate::sole_copy_corrupt::Damage;
 use crate::view::{GroupChange, Member};
 use crate::wait_queue::WaitQueue;
+use crate::waiting_messages::WaitingMessages;
 
 /// Whether this member's copy is complete and readable.
 #[derive(Debug)]
@@ -121,6 +122,8 @@ pub(crate) struct PrimaryState {
     pub(crate) removing: Vec<Member>,
     pub(crate) admission_requested: Option<Member>,
     pub(crate) wait_queue: WaitQueue,
+    /// They also wait at a member that is about to become primary.
+    pub(crate) waiting_messages: WaitingMessages,
     /// The leases had ended at the last check.
     pub(crate) is_lapsed: bool,
 }

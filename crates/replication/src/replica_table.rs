@@ -468,6 +468,13 @@ impl ReplicaTable {
         self.slots.iter().flatten().filter(|slot| slot.replica.has_waits()).map(|slot| slot.key).collect()
     }
 
+    /// The replicas with transactions in progress.
+    #[must_use]
+    pub fn with_transactions(&self) -> Vec<PartitionKey> {
+        let is_open = |slot: &&ReplicaSlot| slot.replica.partition().is_transacting();
+        self.slots.iter().flatten().filter(is_open).map(|slot| slot.key).collect()
+    }
+
     /// The end of a batch: ticks the shared replicas that were touched, those whose wake time has come, and those whose leases
     /// have started or ended. `true`: an event had touched a replica. Failures go to `trouble`.
     pub fn end_batch<D: Disk>(

@@ -74,6 +74,7 @@ impl Replica {
                 self.view.others().map(|member| Stream::new(member, last, context.now_us)).collect();
             self.step_as_primary(context, effects)?;
         } else {
+            self.lead.waiting_messages.drop_through(self.view.epoch);
             self.partition.set_members(self.view.entry_epoch(), false);
             self.partition.set_lacks_disk_space(false);
         }

@@ -53,6 +53,7 @@ impl Replica {
                         && self.lead.pending_change.is_none()
                         && self.lead.admission_requested.is_none()
                         && self.lead.wait_queue.len() == 0
+                        && self.lead.waiting_messages.is_empty()
                         && self.audit.client_requests.is_empty()
                         && self.has_copies()
                         && self.lead.streams.iter().all(|stream| stream.is_found && stream.sending.is_none())
@@ -69,6 +70,7 @@ impl Replica {
         at(self.compare_due_us().max(now_us + POLL_US));
         if self.lead.epoch_marker == NO_EPOCH_MARKER && !self.health.needs_state
             || self.lead.wait_queue.len() > 0
+            || !self.lead.waiting_messages.is_empty()
         {
             at(now_us + POLL_US);
         }

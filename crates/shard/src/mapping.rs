@@ -7,6 +7,7 @@ use zerohop_engine::EngineError;
 use zerohop_engine::disk::Disk;
 use zerohop_partition::limits::UNAVAILABLE_RETRY_MS;
 use zerohop_placement::{ClusterMap, GroupState, Keyspace, KeyspaceConfig, MapChange, MapDelta, MapError};
+use zerohop_transaction::KeyspaceRange;
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, PartitionId};
 
@@ -105,6 +106,8 @@ impl<D: Disk> Instance<D> {
             let followed = self.follow(keyspace, effects);
             result = result.and(self.note_failed_change(keyspace, followed));
         }
+        let moved = moved_primaries(&before, self.map(), delta);
+        self.send_again(&moved, effects);
         result
     }
 
@@ -298,6 +301,18 @@ fn changes_node_states(delta: &MapDelta) -> bool {
 fn changes_tokens(delta: &MapDelta) -> bool {
     let of_token = |change: &MapChange| matches!(change, MapChange::PutToken(_) | MapChange::RemoveToken(_));
     delta.is_complete() || delta.changes.iter().any(of_token)
+}
+
+/// The ranges of partitions whose primary is another one than before.
+fn moved_primaries(before: &ClusterMap, now: &ClusterMap, delta: &MapDelta) -> Vec<KeyspaceRange> {
+    let of = |change: &MapChange| {
+        let MapChange::SetGroup { keyspace, partition, group } = change else { return None };
+        let former = before.keyspace(*keyspace)?.group(*partition)?.primary;
+        let points = now.keyspace(*keyspace)?.division().points(*partition)?;
+        let range = KeyspaceRange { keyspace: *keyspace, first: *points.start(), last: *points.end() };
+        (former != group.primary).then_some(range)
+    };
+    delta.changes.iter().filter_map(of).collect()
 }
 
 /// The keyspaces that a change mentions, each once.

@@ -312,7 +312,7 @@ impl<D: Disk> Instance<D> {
         let me = member(self.identity);
         if let PeerBody::Transaction(bytes) = peer.body {
             // Late messages do no harm, not even those to an earlier start of this process.
-            self.transaction(bytes, effects);
+            self.transaction(envelope.partition_epoch, bytes, effects);
             return true;
         }
         if peer.to != me || !self.partitions.are_shared() {

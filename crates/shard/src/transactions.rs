@@ -1,12 +1,12 @@
 //! The path of transaction messages between partitions: directly to a partition here, and through the owner to others. The map
-//! tells the receiver of a message by its routing key. If the map has changed or the receiver is not reached, the message is
-//! dropped, and its sender repeats it.
+//! tells the receiver of a message by its routing key. If the receiver is not reached the message is dropped. Its sender repeats
+//! it, and at once if the map names another primary.
 
 use std::collections::VecDeque;
 
 use zerohop_engine::disk::Disk;
-use zerohop_transaction::Message as ProtocolMessage;
-use zerohop_wire::ids::{Incarnation, PartitionId};
+use zerohop_transaction::{KeyspaceRange, Message as ProtocolMessage};
+use zerohop_wire::ids::{Incarnation, PartitionEpoch, PartitionId};
 use zerohop_wire::messages::{Member, PeerBody, PeerMessage};
 use zerohop_wire::{Envelope, Message};
 
@@ -86,7 +86,7 @@ impl<D: Disk> Instance<D> {
         let Some(group) = found.group(id) else { return };
         let primary = group.primary;
         if primary == self.identity.instance {
-            return self.deliver(id, message, effects);
+            return self.deliver((id, group.epoch), message, effects);
         }
         let known = map.instance(primary).map_or(Incarnation(0), |instance| instance.incarnation);
         let to = Member { instance: primary, incarnation: known };
@@ -118,16 +118,39 @@ impl<D: Disk> Instance<D> {
         }
     }
 
-    /// Passes a message to a partition that is here.
-    fn deliver(&mut self, id: PartitionId, message: &ProtocolMessage, effects: &mut dyn InstanceEffects) {
-        self.notify_replica((message.to.keyspace, id), ReplicaEvent::Transaction(message), effects);
+    /// Passes a message to a partition that is here, with the epoch of the partition that its sender knows.
+    fn deliver(
+        &mut self,
+        (id, epoch): (PartitionId, PartitionEpoch),
+        message: &ProtocolMessage,
+        effects: &mut dyn InstanceEffects,
+    ) {
+        let event = ReplicaEvent::Transaction { epoch, message };
+        self.notify_replica((message.to.keyspace, id), event, effects);
     }
 
-    /// A message has arrived from another instance.
-    pub(super) fn transaction(&mut self, bytes: &[u8], effects: &mut dyn InstanceEffects) {
+    /// A message has arrived from another instance, whose map has the partition in this epoch.
+    pub(super) fn transaction(
+        &mut self,
+        epoch: PartitionEpoch,
+        bytes: &[u8],
+        effects: &mut dyn InstanceEffects,
+    ) {
         let Ok(message) = ProtocolMessage::decode(bytes) else { return };
         let Some(found) = self.map().keyspace(message.to.keyspace) else { return };
         // The sender may know an older map. If this instance passed the message on, it could go round in a circle.
-        self.deliver(found.division().partition_at(message.to.point), &message, effects);
+        self.deliver((found.division().partition_at(message.to.point), epoch), &message, effects);
+    }
+
+    /// After a change of the map: what was sent to former primaries of these groups may be lost, and is sent again.
+    pub(super) fn send_again(&mut self, moved: &[KeyspaceRange], effects: &mut dyn InstanceEffects) {
+        if moved.is_empty() {
+            return;
+        }
+        for key in self.partitions.by.with_transactions() {
+            for range in moved {
+                self.notify_replica(key, ReplicaEvent::PrimaryMoved(*range), effects);
+            }
+        }
     }
 }

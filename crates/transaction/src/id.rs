@@ -33,6 +33,11 @@ impl KeyspaceRange {
         self.keyspace == place.keyspace && self.contains_lock_key(place.point)
     }
 
+    /// Whether both have a place in common.
+    pub(crate) fn meets(&self, other: KeyspaceRange) -> bool {
+        self.keyspace == other.keyspace && self.first <= other.last && other.first <= self.last
+    }
+
     /// The ids of all transactions that may be decided in it: the coordinator's place comes first in their order.
     pub(crate) fn decides(&self) -> RangeInclusive<TransactionId> {
         let at = |point, session, sequence| TransactionId {

@@ -205,6 +205,10 @@ impl Partition {
                 self.forget_unsynced();
                 Ok(())
             }
+            PartitionEvent::PrimaryMoved(range) => {
+                self.send_again(engine, range, effects);
+                Ok(())
+            }
             PartitionEvent::Tick => self.tick(engine, at.map, effects),
             PartitionEvent::TokensChanged => {
                 // Not by what is here: this member may have been replaced, and not know of it yet.

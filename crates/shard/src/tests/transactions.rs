@@ -1,6 +1,7 @@
 //! Transactions over partitions of several instances, which exchange messages.
 
 mod disk_full;
+mod moved_primaries;
 mod random;
 mod read_locks;
 mod readiness;

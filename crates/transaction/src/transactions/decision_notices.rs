@@ -63,7 +63,7 @@ impl DecisionNotice {
         open.retain(|at| {
             participants
                 .get(*at as usize)
-                .is_some_and(|one| !meets(one.hash_range, hash_range) || acknowledged.open(one).is_some())
+                .is_some_and(|one| !one.hash_range.meets(hash_range) || acknowledged.open(one).is_some())
         });
     }
 
@@ -78,10 +78,6 @@ impl DecisionNotice {
         let lost = self.not_prepared.keys().filter(is_open).copied();
         lost.chain([first]).chain(self.reached.open(participant)).collect()
     }
-}
-
-fn meets(one: KeyspaceRange, other: KeyspaceRange) -> bool {
-    one.keyspace == other.keyspace && one.first <= other.last && other.first <= one.last
 }
 
 /// Slices that have acknowledged, merged where they touch: keyspace and first hash, and the last one.

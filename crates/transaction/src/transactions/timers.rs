@@ -6,9 +6,10 @@ use zerohop_wire::ids::LogIndex;
 
 use super::{HoldStage, Transactions, send};
 use crate::effect::TransactionEffect;
-use crate::entry::TransactionEntry;
+use crate::entry::{Participant, TransactionEntry};
 use crate::host::PartitionHost;
-use crate::id::{DecisionFloor, Durability, RoutingKey, TransactionId};
+use crate::id::{DecisionFloor, Durability, KeyspaceRange, RoutingKey, TransactionId};
+use crate::item::TransactionPart;
 use crate::limits::{CLEANUP_QUERY_US, FLOORS_US, RESEND_US, STATUS_QUERY_US};
 use crate::message::TransactionMessage;
 use crate::reason::Reason;
@@ -22,6 +23,42 @@ impl Transactions {
         self.tick_coordinator(now, effects);
         self.tick_staged(now, effects);
         self.pump(now, host, effects);
+        self.end_step();
+    }
+
+    /// Another primary serves a range. Messages to the one before it may be lost: those that are not answered are sent again.
+    pub fn primary_moved(&mut self, now: Time, range: KeyspaceRange, effects: &mut Vec<TransactionEffect>) {
+        let resend_at = now.after_us(RESEND_US);
+        let mut prepares = Vec::new();
+        for (id, running) in &mut self.running {
+            let is_open = |part: &TransactionPart| {
+                range.has(part.routing_key) && !running.answers.contains_key(&part.routing_key)
+            };
+            if running.others().iter().any(is_open) {
+                running.resend_at = resend_at;
+                prepares.push(*id);
+            }
+        }
+        prepares.into_iter().for_each(|id| self.send_prepares(id, effects));
+        let mut decisions = Vec::new();
+        for (id, notice) in &mut self.decision_notices {
+            let is_of_range = |one: &Participant| one.hash_range.meets(range);
+            let decision =
+                self.state.decisions.get(id).filter(|one| one.participants.iter().any(is_of_range));
+            if decision.is_some() && !notice.is_finishing {
+                notice.resend_at = resend_at;
+                decisions.push(*id);
+            }
+        }
+        decisions.into_iter().for_each(|id| self.send_decision(id, effects));
+        let mut releases = Vec::new();
+        for (id, releasing) in &mut self.releasing {
+            if releasing.routing_keys.iter().any(|place| range.has(*place)) {
+                releasing.resend_at = resend_at;
+                releases.push(*id);
+            }
+        }
+        releases.into_iter().for_each(|id| self.resend_released(id, effects));
         self.end_step();
     }
 

@@ -25,8 +25,8 @@ use zerohop_base::time::Time;
 use zerohop_engine::Engine;
 use zerohop_engine::disk::Disk;
 use zerohop_transaction::{
-    Message as ProtocolMessage, ParticipantState, Ticket, TransactionEffect, TransactionEntry, TransactionId,
-    TransactionMessage, TransactionOutcome, Transactions,
+    KeyspaceRange, Message as ProtocolMessage, ParticipantState, Ticket, TransactionEffect, TransactionEntry,
+    TransactionId, TransactionMessage, TransactionOutcome, Transactions,
 };
 use zerohop_wire::Failure;
 use zerohop_wire::ids::{KeyspaceId, LogIndex, PartitionEpoch, Sequence, SessionId, Timestamp};
@@ -247,6 +247,26 @@ impl Partition {
             transactions.tick(now, host, requested);
             transactions.without(now, &missing, requested);
         });
+    }
+
+    /// Whether a transaction is in progress at this primary.
+    #[must_use]
+    pub fn is_transacting(&self) -> bool {
+        self.transacting.as_deref().is_some_and(|transacting| !transacting.is_idle())
+    }
+
+    /// Sends again what the former primary of a range may not have got.
+    pub(super) fn send_again<D: Disk>(
+        &mut self,
+        engine: &mut Engine<D>,
+        range: KeyspaceRange,
+        effects: &mut dyn PartitionEffects,
+    ) {
+        if self.is_transacting() && self.terms.has_copies {
+            self.act(engine, effects, |transactions, now, _, requested| {
+                transactions.primary_moved(now, range, requested);
+            });
+        }
     }
 
     /// When a tick has something to do for transactions, in milliseconds since 1970.
