@@ -10,7 +10,8 @@ use zerohop_wire::ids::{InstanceId, MapEpoch, Timestamp};
 use zerohop_wire::messages::{Member, PeerBody};
 
 use super::limits::{
-    LEASE_RENEW_US, LEASE_US, LEASE_WAIT_US, ON_TIME_US, TIMESTAMP_BOUND_AHEAD_MS, TIMESTAMP_BOUND_STEP_MS,
+    BOUND_AGAIN_US, LEASE_RENEW_US, LEASE_US, LEASE_WAIT_US, ON_TIME_US, TIMESTAMP_BOUND_AHEAD_MS,
+    TIMESTAMP_BOUND_STEP_MS,
 };
 use zerohop_partition::planted::{Bug, is_planted};
 
@@ -83,18 +84,25 @@ impl Leases {
         self.map_epoch
     }
 
-    /// The lease requests to send to these members now. The caller calls this often.
+    /// The lease requests to send to these members now. The caller calls this often. `newest` is the newest timestamp of the instance's
+    /// partitions: a member whose timestamp bound is not above it is asked again soon, because a promoted replica, which starts at its own
+    /// bound, answers nothing before.
     pub fn lease_requests(
         &mut self,
         now_us: u64,
+        newest: Timestamp,
         of: impl IntoIterator<Item = Member>,
     ) -> Vec<(Member, PeerBody<'static>)> {
         self.on_time_us = self.on_time_since_us(now_us);
         self.checked_us = now_us;
         let mut calls = Vec::new();
         for member in of {
+            let lease = self.received_leases.get(&member.instance).filter(|lease| lease.from == member);
+            let is_bound_low =
+                lease.is_some_and(|lease| now_us < lease.until_us && lease.timestamp_bound <= newest);
+            let pause_us = if is_bound_low { BOUND_AGAIN_US } else { LEASE_RENEW_US };
             let last_request_us = self.requested_us.entry(member.instance).or_insert(0);
-            if *last_request_us == 0 || now_us.saturating_sub(*last_request_us) >= LEASE_RENEW_US {
+            if *last_request_us == 0 || now_us.saturating_sub(*last_request_us) >= pause_us {
                 *last_request_us = now_us.max(1);
                 let (map_epoch, timestamp_bound) = (self.map_epoch, self.wanted_timestamp_bound);
                 calls.push((member, PeerBody::LeaseQuery { sent_us: now_us, map_epoch, timestamp_bound }));
@@ -242,7 +250,7 @@ pub(super) mod tests {
     /// A sends a request to B at `sent_us`. B answers at `granted_us` of its own clock.
     fn exchange(a: &mut Leases, b: &mut Leases, sent_us: u64, granted_us: u64, arrives_us: u64) {
         let (me, other) = (a.this_member(), b.this_member());
-        for (_, body) in a.lease_requests(sent_us, [other]) {
+        for (_, body) in a.lease_requests(sent_us, Timestamp::ZERO, [other]) {
             if let Some(grant) = b.handle_message(granted_us, me, &body) {
                 a.handle_message(arrives_us, other, &grant);
             }
@@ -265,16 +273,38 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn lease_is_requested_again_soon_from_a_member_with_a_low_bound() {
+        let (mut a, mut b) = pair();
+        b.synced(Timestamp::from_millis(50));
+        exchange(&mut a, &mut b, 2_000, 2_000, 2_000);
+        let (low, high) = (Timestamp::from_millis(49), Timestamp::from_millis(50));
+        let other = b.this_member();
+        let mut asks = |now_us: u64, newest| !a.lease_requests(now_us, newest, [other]).is_empty();
+        assert!(!asks(2_000 + LEASE_RENEW_US - 1, low));
+        assert!(!asks(2_000 + BOUND_AGAIN_US - 1, high));
+        assert!(asks(2_000 + BOUND_AGAIN_US, high));
+        assert!(!asks(2_000 + 2 * BOUND_AGAIN_US - 1, high), "a request is under way");
+        b.synced(Timestamp::from_millis(51));
+        let later_us = 2_000 + 2 * LEASE_RENEW_US;
+        exchange(&mut a, &mut b, later_us, later_us, later_us);
+        assert!(a.lease_requests(later_us + LEASE_RENEW_US - 1, high, [other]).is_empty());
+        // A member that does not answer is asked as often as any other.
+        let (mut a, b) = pair();
+        assert_eq!(a.lease_requests(2_000, high, [b.this_member()]).len(), 1);
+        assert!(a.lease_requests(2_000 + BOUND_AGAIN_US, high, [b.this_member()]).is_empty());
+    }
+
+    #[test]
     fn returning_instance_is_on_time_again() {
         let (mut a, _) = pair();
         for at in 1..=20 {
-            a.lease_requests(1_000 + at * ON_TIME_US, []);
+            a.lease_requests(1_000 + at * ON_TIME_US, Timestamp::ZERO, []);
         }
         let last_us = 1_000 + 20 * ON_TIME_US;
         assert_eq!(a.on_time_since_us(last_us + ON_TIME_US), 1_000);
         let back_us = last_us + ON_TIME_US + 1;
         assert_eq!(a.on_time_since_us(back_us), back_us, "before it looks again, too");
-        a.lease_requests(back_us, []);
+        a.lease_requests(back_us, Timestamp::ZERO, []);
         assert_eq!(a.on_time_since_us(back_us + ON_TIME_US), back_us);
     }
 

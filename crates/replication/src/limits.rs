@@ -17,6 +17,10 @@ pub const LEASE_US: u64 = 400_000;
 /// How often a lease is requested: three times within its duration.
 pub const LEASE_RENEW_US: u64 = 100_000;
 
+/// How soon a lease is requested again from a member whose timestamp bound is too low to write: the time in which it has synced a
+/// higher one.
+pub const BOUND_AGAIN_US: u64 = 10_000;
+
 /// How long a granter waits until its grant has ended: an eighth more, for clocks that run at other rates.
 pub const LEASE_WAIT_US: u64 = LEASE_US + LEASE_US / 8;
 

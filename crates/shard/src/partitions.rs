@@ -518,7 +518,8 @@ impl<D: Disk> Instance<D> {
             *requested_bound = timestamp_bound;
             effects.push(InstanceEffect::SyncTimestampBound(timestamp_bound));
         }
-        for (to, body) in leases.lease_requests(micros(elapsed_ms), by.lease_granters()) {
+        let newest = by.newest();
+        for (to, body) in leases.lease_requests(micros(elapsed_ms), newest, by.lease_granters()) {
             send_peer(effects, &Envelope::default(), member(*identity), to, &body);
         }
     }

@@ -26,7 +26,7 @@ impl Pair {
 
     fn check_leases(&mut self) {
         let now_us = self.a.now_us;
-        for (other, _) in self.a.leases.lease_requests(now_us, [member(2), member(3)]) {
+        for (other, _) in self.a.leases.lease_requests(now_us, Timestamp::ZERO, [member(2), member(3)]) {
             if self.grants || other == member(3) {
                 self.a.granted_by(other.instance.get());
             }

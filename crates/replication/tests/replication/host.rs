@@ -295,7 +295,8 @@ impl SimulatedHost {
             }
         }
         live.engine.check_disk_space();
-        for (to, body) in live.leases.lease_requests(clock_us, live.replicas.lease_granters()) {
+        let newest = live.replicas.newest();
+        for (to, body) in live.leases.lease_requests(clock_us, newest, live.replicas.lease_granters()) {
             out.push(HostOutput::Peer(to, peer_frame(&Envelope::default(), me, to, &body)));
         }
         if let Err(error) = live.engine.maintain(clock_us / 1_000) {
