@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 mod check;
 mod checkpoint_payload;
-mod close;
 mod disk_space;
 mod drops;
 mod durability;
@@ -19,6 +18,7 @@ mod repair;
 mod replay;
 pub(crate) mod report;
 mod rounds;
+mod scan;
 mod shared;
 pub(crate) mod snapshot_install;
 mod split;
@@ -29,7 +29,6 @@ use crate::damage::Damage;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::ids::Handle;
-use crate::index::cursor::Cursor;
 use crate::io::Io;
 use crate::journal::Journal;
 use crate::log::EntryRef;
@@ -418,21 +417,6 @@ impl<D: Disk> Engine<D> {
         Ok(self.store(handle)?.1.versions.len())
     }
 
-    /// The keys of one page of the index as it was at a timestamp not below the horizon, and possibly more keys. Otherwise
-    /// as [`Engine::scan`].
-    ///
-    /// # Errors
-    /// As [`Engine::lookup`].
-    pub fn scan_at(
-        &mut self,
-        handle: Handle,
-        cursor: &Cursor,
-        timestamp: u64,
-    ) -> EngineResult<(Vec<Vec<u8>>, Option<Cursor>)> {
-        let (io, store) = self.store(handle)?;
-        store.scan_at(io, cursor, timestamp)
-    }
-
     /// Epoch of the entry at a log index; `None` if the log does not hold it (any more). The epoch of the last committed
     /// entry is always known.
     ///
@@ -450,31 +434,6 @@ impl<D: Disk> Engine<D> {
     pub fn durable_index(&mut self, handle: Handle) -> EngineResult<u64> {
         let (io, store) = self.store(handle)?;
         Ok(store.durable_index(&mut io.logs))
-    }
-
-    /// Iterates over the records of a partition: returns the keys of one page of the index, those behind a cursor, in the order
-    /// of the index, and the next cursor. A record that exists throughout an iteration from [`Cursor::START`] is returned
-    /// exactly once.
-    ///
-    /// # Errors
-    /// As [`Engine::lookup`]; [`EngineError::Cursor`].
-    pub fn scan(&mut self, handle: Handle, cursor: &Cursor) -> EngineResult<(Vec<Vec<u8>>, Option<Cursor>)> {
-        let (io, store) = self.store(handle)?;
-        store.scan(io, cursor, usize::MAX)
-    }
-
-    /// As [`Engine::scan`]: about `most` keys, so that a step over a large page is short.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn scan_few(
-        &mut self,
-        handle: Handle,
-        cursor: &Cursor,
-        most: usize,
-    ) -> EngineResult<(Vec<Vec<u8>>, Option<Cursor>)> {
-        let (io, store) = self.store(handle)?;
-        store.scan(io, cursor, most)
     }
 
     /// Statistics of a partition.

@@ -16,7 +16,7 @@ use zerohop_wire::{BadRequestReason, Elements, Failure, Message};
 use super::Partition;
 use crate::event::{PartitionEffects, Token};
 use crate::history::{ChangePage, History, RecordedChange, WaitingReader, WaitingReaders};
-use crate::limits::HISTORY_SENT_BYTES_MAX;
+use crate::limits::{BUSY_RETRY_MS, HISTORY_SENT_BYTES_MAX};
 use crate::operations::RecordInput;
 use crate::planted::{Bug, is_planted};
 use crate::view::RecordView;
@@ -286,6 +286,12 @@ impl PartitionChanges<'_> {
         for reader in overdue {
             self.answer((reader.token, reader.position()), (through, Ok(ChangePage::default())), effects);
         }
+    }
+
+    /// Clients' tokens may permit less: all waiting requests must be sent again. This is not judged by what is here, because this member may
+    /// have been replaced, and not know of it yet.
+    pub(super) fn end_for_new_tokens(&mut self, effects: &mut dyn PartitionEffects) {
+        self.fail(&Failure::Busy { retry_after_ms: BUSY_RETRY_MS }, effects);
     }
 
     /// Answers all waiting requests with a failure, and forgets the readers.

@@ -183,47 +183,30 @@ impl Partition {
         if is_message || matches!(event, PartitionEvent::Request(_) | PartitionEvent::Tick) {
             self.resume_after_read_locks(engine, effects);
         }
-        let result = match event {
-            PartitionEvent::Request(request) => {
-                self.request(engine, &request, at.map, effects);
-                Ok(())
-            }
-            PartitionEvent::Flushed => self.commit(engine, effects),
-            PartitionEvent::FlushFailed => {
-                self.pending_replies.fail(Failure::DiskFailed, effects);
-                Ok(())
-            }
+        let mut result = Ok(());
+        match event {
+            PartitionEvent::Request(request) => self.request(engine, &request, at.map, effects),
+            PartitionEvent::Flushed => result = self.commit(engine, effects),
+            PartitionEvent::FlushFailed => self.pending_replies.fail(Failure::DiskFailed, effects),
             PartitionEvent::Transaction(message) => {
                 self.transaction(engine, (message, false), at.map, effects);
-                Ok(())
             }
             PartitionEvent::UnsyncedPrepared(message) => {
                 self.transaction(engine, (message, true), at.map, effects);
-                Ok(())
             }
-            PartitionEvent::ForgetUnsynced => {
-                self.forget_unsynced();
-                Ok(())
-            }
-            PartitionEvent::PrimaryMoved(range) => {
-                self.send_again(engine, range, effects);
-                Ok(())
-            }
-            PartitionEvent::Tick => self.tick(engine, at.map, effects),
+            PartitionEvent::ForgetUnsynced => self.forget_unsynced(),
+            PartitionEvent::PrimaryMoved(range) => self.send_again(engine, range, effects),
+            PartitionEvent::Tick => result = self.tick(engine, at.map, effects),
             PartitionEvent::TokensChanged => {
-                // Not by what is here: this member may have been replaced, and not know of it yet.
-                let again = Failure::Busy { retry_after_ms: BUSY_RETRY_MS };
-                PartitionChanges { partition: self }.fail(&again, effects);
-                Ok(())
+                PartitionChanges { partition: self }.end_for_new_tokens(effects);
             }
             PartitionEvent::Disconnected { connection } => {
                 self.waits.disconnect(connection);
                 PartitionUpdateLocks { partition: self }.disconnect(connection);
                 self.feed.disconnect(connection);
                 self.disconnect_transactions(connection);
-                Ok(())
             }
-        };
+        }
         if self.log_writer.may_commit_unflushed(self.state.applied) {
             return result.and(self.commit(engine, effects));
         }
