@@ -137,7 +137,7 @@ const PROGRAM_SUITE: &str = "zerohop suite";
 const NODE_SEEDS: &str = "0..25";
 /// So many seeds of clusters at most: it ends once every counted case was seen, and fails if one is
 /// missing then (docs/testing.md).
-const CLUSTER_SEEDS: &str = "60";
+const CLUSTER_SEEDS: &str = "80";
 
 fn jobs(
     workspace: &Workspace,

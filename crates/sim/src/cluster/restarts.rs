@@ -65,10 +65,14 @@ impl Restarts<'_> {
         self.world.count(host);
         let now = self.world.now();
         let shown = self.world.hosts[host].clock.show(now);
-        let (_, trouble) = self.world.hosts[host].slots[slot].stop(shown);
+        let mut stopped = Ok(Vec::new());
+        let (_, trouble) = self.world.hosts[host].slots[slot]
+            .stop_after(shown, |instance| stopped = instance.local().stored_partitions());
         if let Some(trouble) = trouble {
             return Err(format!("does not shut down cleanly: {trouble}"));
         }
+        let stopped = stopped.map_err(|error| format!("cannot be read when it has stopped: {error}"))?;
+        let before = with_last_entries(before, stopped);
         self.world.coverage.blob(engine_cases::RESTARTS[1]);
         let disk = self.world.hosts[host].slots[slot].disk.duplicate();
         disk.crash();
@@ -130,4 +134,17 @@ impl Restarts<'_> {
             Err(error) => Err(format!("cannot be read after {after}: {error}")),
         }
     }
+}
+
+/// What a clean shutdown must leave: what was stored before it, or as the instance was when it had stopped where its last batch logged something
+/// that was due, such as the end of a cleanup.
+fn with_last_entries(before: Vec<StoredPartition>, stopped: Vec<StoredPartition>) -> Vec<StoredPartition> {
+    let last = |before: StoredPartition| {
+        let mut same = stopped.iter().filter(|one| one.id == before.id);
+        match same.next() {
+            Some(last) if last.index > before.index => last.clone(),
+            _ => before,
+        }
+    };
+    before.into_iter().map(last).collect()
 }

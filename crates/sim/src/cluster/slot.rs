@@ -297,6 +297,15 @@ impl ClusterSlot {
     /// Shuts down cleanly: answers pending requests and closes the engine. Returns a failure, if there
     /// was one.
     pub(crate) fn stop(&mut self, now: ClockReading) -> (ClusterTurn, Option<String>) {
+        self.stop_after(now, |_| ())
+    }
+
+    /// The same; passes the instance to `read` when it has stopped, before it is closed.
+    pub(crate) fn stop_after(
+        &mut self,
+        now: ClockReading,
+        read: impl FnOnce(&mut Instance<SimulatedDisk>),
+    ) -> (ClusterTurn, Option<String>) {
         let mut turned = ClusterTurn::default();
         let Some(mut instance) = self.instance.take() else { return (turned, None) };
         let mut timestamp_bound = None;
@@ -307,6 +316,7 @@ impl ClusterSlot {
             redis.stop(&mut instance, now, &mut collect);
         }
         self.collect_output(&mut turned);
+        read(&mut instance);
         let trouble = instance.close().err().map(|error| error.to_string());
         if trouble.is_none() {
             let record = LifeFile { closed: self.record.starts.last().copied(), ..self.record.clone() };
