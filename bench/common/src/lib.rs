@@ -4,7 +4,7 @@
 //!   machine, statistics, markdown    where it was measured, medians over rounds, tables
 //!   driver, rounds, reading, report  interleaved runs, their measurements, targets
 //!   process, printed, usage          children that end with their parent, and their resource usage
-//!   servers, ceph                    nodes of zerohop; RADOS of one OSD
+//!   servers, ceph, postgresql        nodes of zerohop; RADOS of one OSD; a server of PostgreSQL
 //!   generator, protocol, workload    the load: connections of one thread, checked answers
 //! ```
 
@@ -17,6 +17,7 @@ pub mod limits;
 mod machine;
 pub mod maps;
 mod markdown;
+pub mod postgresql;
 mod printed;
 pub mod process;
 pub mod protocol;

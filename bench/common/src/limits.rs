@@ -25,3 +25,6 @@ pub const COMMAND: Duration = Duration::from_secs(30);
 
 /// Time limit of a server's clean shutdown.
 pub const END: Duration = Duration::from_secs(30);
+
+/// Time limit of `initdb` of PostgreSQL, which writes some 40 MiB.
+pub const POSTGRESQL_INIT: Duration = Duration::from_secs(120);

@@ -32,9 +32,6 @@ pub(crate) const SLOTS: u64 = 180;
 /// Rows of one answer of a scan of PostgreSQL.
 pub(crate) const SCANNED_ROWS: usize = 10_000;
 
-/// Time limit of `initdb`, which writes some 40 MiB.
-pub(crate) const POSTGRESQL_INIT: Duration = Duration::from_secs(120);
-
 /// Connections of PostgreSQL beside those of the terminals: of the population, of the scan, and those of superusers.
 pub(crate) const POSTGRESQL_CONNECTIONS: u32 = 20;
 

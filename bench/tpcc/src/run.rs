@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bench_common::driver::print_error;
 use bench_common::failure::Failure;
+use bench_common::postgresql::PostgresqlServer;
 use bench_common::process::now;
 use bench_common::servers::{Cluster, Place};
 use bench_common::usage::{Cpu, own_cpu};
@@ -20,7 +21,7 @@ use crate::loader;
 use crate::modes::{Mode, System};
 use crate::moving::{self, Mark};
 use crate::population::Scale;
-use crate::postgresql::{self, PostgresqlServer, Session};
+use crate::postgresql::{self, Session};
 use crate::tables::Tables;
 use crate::terminals::{self, Orders, TerminalCounts};
 use crate::zerohop::{self, Database};
@@ -110,7 +111,7 @@ fn run_postgresql(place: &Place, orders: Orders) -> Result<RunMeasurement, Failu
             "{terminals} terminals: PostgreSQL has a process for each, up to {most}"
         )));
     }
-    let mut server = PostgresqlServer::start(place, terminals + limits::POSTGRESQL_CONNECTIONS)?;
+    let mut server = postgresql::start(place, terminals + limits::POSTGRESQL_CONNECTIONS)?;
     let (version, counts, tables) = on_runtime(run_on_server(&mut server, orders))?;
     server.end()?;
     Ok(RunMeasurement::new(format!("PostgreSQL {version}"), counts, &tables, Vec::new(), orders.scale))

@@ -34,6 +34,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("monitor", "zerohop"),
     ("resp", "zerohop"),
     ("tpcc", "zerohop"),
+    ("ycsb", "zerohop"),
 ];
 
 /// Runs the benchmark that the first of `words` names, with the rest as its arguments; without

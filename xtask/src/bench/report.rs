@@ -17,7 +17,7 @@ const BEGIN: &str = "<!-- begin of what `cargo xtask bench report` writes -->";
 const END: &str = "<!-- end of what `cargo xtask bench report` writes -->";
 
 /// Runs that can be kept: the benchmark, whether the run is one of the scenarios of `engine`, and its command.
-const RECORDED: [(&str, bool, &str); 9] = [
+const RECORDED: [(&str, bool, &str); 10] = [
     ("blob", false, "blob"),
     ("cluster", false, "cluster"),
     ("engine", false, "engine"),
@@ -27,6 +27,7 @@ const RECORDED: [(&str, bool, &str); 9] = [
     ("python", false, "python"),
     ("resp", false, "resp"),
     ("tpcc", false, "tpcc"),
+    ("ycsb", false, "ycsb"),
 ];
 
 /// Writes the tables into the document.

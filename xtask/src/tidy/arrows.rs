@@ -16,14 +16,14 @@ const FLOORS: [&[&str]; 13] = [
     &["crates/shard", "crates/session"],
     &["crates/relay"],
     &["crates/server", "crates/sim", "crates/client", "crates/embedded"],
-    &["crates/layers/*", "crates/backup"],
+    &["crates/layers/*", "crates/backup", "crates/ycsb"],
     &["crates/object_client", "crates/log_client", "crates/queue_client"],
     &["crates/gateways/*"],
     &["crates/cli", "python"],
 ];
 
 /// Crates that run in a client's process.
-const CLIENT_SIDE: [&str; 8] = [
+const CLIENT_SIDE: [&str; 9] = [
     "crates/session",
     "crates/client",
     "crates/backup",
@@ -31,6 +31,7 @@ const CLIENT_SIDE: [&str; 8] = [
     "crates/object_client",
     "crates/log_client",
     "crates/queue_client",
+    "crates/ycsb",
     "python",
 ];
 

@@ -22,22 +22,23 @@ mod order_status;
 mod payment;
 mod population;
 mod scan;
-mod server;
 mod statements;
 mod stock_level;
 
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 
 use bench_common::failure::Failure;
 use bench_common::limits::{SERVING, STATUS_POLL};
+use bench_common::postgresql::{DATABASE, PORT, PostgresqlServer};
 use bench_common::process::now;
+use bench_common::servers::Place;
 use tokio::task::spawn_local;
 use tokio_postgres::types::{FromSqlOwned, ToSql};
 use tokio_postgres::{Client, NoTls, Row, Statement};
 
-pub(crate) use self::server::{PostgresqlServer, programs};
 use self::statements::{QUERIES, Query};
 use crate::database::{DatabaseConnection, Outcome, TransactionError};
 use crate::inputs::{CustomerChoice, Input};
@@ -79,6 +80,23 @@ impl DatabaseConnection for Session {
     }
 }
 
+/// The folder of PostgreSQL's programs.
+///
+/// # Errors How to install them.
+pub(crate) fn programs() -> Result<PathBuf, String> {
+    bench_common::postgresql::programs("bench/tpcc/install")
+}
+
+/// Starts a server for so many connections. It may not answer yet.
+///
+/// # Errors The programs are missing, or the server cannot be started.
+pub(crate) fn start(place: &Place, connections: u32) -> Result<PostgresqlServer, Failure> {
+    let programs = programs().map_err(Failure::Usage)?;
+    let limit = limits::OPERATION.as_millis();
+    let settings = format!("max_connections = {connections}\nstatement_timeout = {limit}\n");
+    PostgresqlServer::start(place, &programs, &settings)
+}
+
 /// Connects when the server answers.
 ///
 /// # Errors It ends, or does not answer in time.
@@ -98,7 +116,9 @@ pub(crate) async fn connect_first(server: &mut PostgresqlServer) -> Result<Clien
 
 /// Connects without prepared statements.
 pub(crate) async fn connect(server: &PostgresqlServer) -> Result<Client, TransactionError> {
-    let (client, connection) = server.address().connect(NoTls).await?;
+    let mut address = tokio_postgres::Config::new();
+    address.host_path(server.socket()).port(PORT).user(DATABASE).dbname(DATABASE);
+    let (client, connection) = address.connect(NoTls).await?;
     // It ends with the client; an error is the result of the client's requests.
     spawn_local(connection);
     Ok(client)

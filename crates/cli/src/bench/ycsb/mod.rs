@@ -4,12 +4,8 @@
 //!   load ── inserts ──> run ── operations of the mix, on records by Zipf's law ──> remove, in every case
 //! ```
 //!
-//! One thread drives all clients. A record is one value: an update writes it completely.
+//! One thread drives all clients. The driver is `zerohop-ycsb`.
 
-mod client;
-mod draws;
-mod mix;
-mod records;
 mod report;
 
 use std::sync::Arc;
@@ -20,9 +16,8 @@ use tokio::task::JoinSet;
 use zerohop_client::{KeyOrder, Keyspace};
 use zerohop_system::clock::{HybridClock, Stopwatch};
 use zerohop_wire::plurals::counted;
+use zerohop_ycsb::{YcsbFailure, YcsbOperation, YcsbPart, YcsbRun, YcsbWorkload, operate_all};
 
-use self::client::{YcsbLatencies, YcsbPart, YcsbRun, operate_all};
-use self::mix::{YcsbOperation, YcsbWorkload};
 use self::report::YcsbReport;
 use super::histogram::Histogram;
 use super::limits::{
@@ -66,6 +61,9 @@ pub(crate) struct YcsbBenchArguments {
     json: bool,
 }
 
+/// The latencies by operation, as in [`YcsbOperation::ALL`].
+type YcsbLatencies = [Histogram; 5];
+
 /// The clients of a run.
 struct YcsbClients {
     keyspaces: Vec<Keyspace>,
@@ -104,14 +102,14 @@ pub(super) async fn run(arguments: YcsbBenchArguments) -> Result<CommandEnding, 
         operations: Vec::new(),
         wrong: None,
     };
-    let run = Arc::new(YcsbRun::new(workload, records, value_bytes as usize, seed));
+    let run = Arc::new(YcsbRun::new(records, value_bytes as usize, seed));
     let mut clients = YcsbClients { keyspaces, depth, run, signals: StopSignals::new()? };
-    let measured = clients.measure((records, ops), &mut report).await;
+    let measured = clients.measure(workload, (records, ops), &mut report).await;
     // Runs after success and failure alike. No operation is in flight by now that could create a record again.
-    let begun = clients.run.records.begun();
+    let begun = clients.run.records().begun();
     let removed = clients.part(YcsbPart::Remove, begun).await;
     let left = clients.run.left();
-    let tag = clients.run.records.tag();
+    let tag = clients.run.records().tag();
     let remains = format!(
         "{} of this run could not be removed: their keys in {name} begin with {tag}",
         if removed.is_ok() { counted(left, "record") } else { "records".to_owned() }
@@ -150,6 +148,7 @@ impl YcsbClients {
     /// Loads the records, and does the operations.
     async fn measure(
         &mut self,
+        workload: YcsbWorkload,
         (records, ops): (u64, u64),
         report: &mut YcsbReport,
     ) -> Result<CommandEnding, PhaseFailure> {
@@ -159,7 +158,7 @@ impl YcsbClients {
         if ending != CommandEnding::Done {
             return Ok(ending);
         }
-        let (latencies, took, ending) = self.part(YcsbPart::Run, ops).await?;
+        let (latencies, took, ending) = self.part(YcsbPart::Run(workload), ops).await?;
         let done: u64 = latencies.iter().map(Histogram::count).sum();
         report.ops_per_second = done as f64 / took.as_secs_f64().max(1e-9);
         for (operation, latencies) in YcsbOperation::ALL.into_iter().zip(&latencies) {
@@ -181,13 +180,13 @@ impl YcsbClients {
         let mut tasks = JoinSet::new();
         for keyspace in &self.keyspaces {
             for _ in 0..self.depth {
-                tasks.spawn(operate_all(Arc::clone(&self.run), part, count, keyspace.clone()));
+                tasks.spawn(operate(Arc::clone(&self.run), part, count, keyspace.clone()));
             }
         }
         let line = StatusLine::new();
         let name = match part {
             YcsbPart::Load => "load",
-            YcsbPart::Run => "run",
+            YcsbPart::Run(_) => "run",
             YcsbPart::Remove => "remove",
         };
         let mut ticks = tokio::time::interval(PROGRESS_EVERY);
@@ -210,5 +209,21 @@ impl YcsbClients {
             }
         }
         failed.map_or(Ok((all, stopwatch.elapsed(), ending)), Err)
+    }
+}
+
+/// One task of a part, with its latencies.
+async fn operate(
+    run: Arc<YcsbRun>,
+    part: YcsbPart,
+    count: u64,
+    mut keyspace: Keyspace,
+) -> Result<YcsbLatencies, PhaseFailure> {
+    let mut latencies: YcsbLatencies = std::array::from_fn(|_| Histogram::new());
+    let record = |operation: YcsbOperation, took| latencies[operation as usize].record(took);
+    match operate_all(&run, part, count, &mut keyspace, record).await {
+        Ok(()) => Ok(latencies),
+        Err(YcsbFailure::Failed(error)) => Err(error.into()),
+        Err(YcsbFailure::Wrong(what)) => Err(PhaseFailure::Wrong(what)),
     }
 }

@@ -4,9 +4,9 @@ use std::fmt;
 
 use serde::Serialize;
 use zerohop_wire::plurals::counted;
+use zerohop_ycsb::YcsbWorkload;
 
 use super::super::report::{OperationReport, write_operations};
-use super::mix::YcsbWorkload;
 
 #[derive(Debug, Serialize)]
 pub(super) struct YcsbReport {

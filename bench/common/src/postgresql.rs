@@ -1,4 +1,4 @@
-//! One server of PostgreSQL: installed by `bench/tpcc/install`, in a folder of its own, reachable by a Unix socket alone.
+//! One server of PostgreSQL, in a folder of its own, reachable by a Unix socket alone.
 //!
 //! PostgreSQL refuses to run as root. Then the server gets the user `postgres` or `daemon` by `setpriv`, and its folder belongs to that user.
 
@@ -6,13 +6,13 @@ use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use bench_common::failure::Failure;
-use bench_common::process::{self, Server};
-use bench_common::servers::Place;
-use bench_common::usage::Cpu;
 use tempfile::TempDir;
 
-use crate::limits;
+use crate::failure::Failure;
+use crate::limits::{END, POSTGRESQL_INIT};
+use crate::process::{self, Server};
+use crate::servers::Place;
+use crate::usage::Cpu;
 
 /// Where Debian and Ubuntu have the programs, by version.
 const DEBIAN: &str = "/usr/lib/postgresql";
@@ -20,10 +20,13 @@ const DEBIAN: &str = "/usr/lib/postgresql";
 /// Users that the server of root may become.
 const USERS: [&str; 2] = ["postgres", "daemon"];
 
-/// Part of the name of the socket.
-const PORT: u16 = 5432;
+/// The user of the database, and its database.
+pub const DATABASE: &str = "postgres";
 
-/// Settings that differ from PostgreSQL's own, which are written into `postgresql.conf`. `fsync`, `synchronous_commit` and `full_page_writes` are on
+/// Part of the name of the socket.
+pub const PORT: u16 = 5432;
+
+/// Settings of every server, in the form of its file. `fsync`, `synchronous_commit` and `full_page_writes` are on
 /// by default; they are there to be seen. The buffers are as large as the memory of a node of zerohop. The log of a run fits into
 /// `max_wal_size`, and plans of short statements are not compiled.
 const SETTINGS: &str = "\
@@ -38,7 +41,7 @@ log_min_messages = warning
 ";
 
 /// A running server.
-pub(crate) struct PostgresqlServer {
+pub struct PostgresqlServer {
     server: Server,
     /// The folder of the socket: its path is short, as the system requires.
     socket: TempDir,
@@ -53,8 +56,8 @@ struct SystemUser {
 
 /// The folder of PostgreSQL's programs.
 ///
-/// # Errors How to install them.
-pub(crate) fn programs() -> Result<PathBuf, String> {
+/// # Errors How to install them: by this script.
+pub fn programs(install: &str) -> Result<PathBuf, String> {
     let versions = std::fs::read_dir(DEBIAN).map(|entries| entries.flatten().map(|entry| entry.path()));
     let mut found: Vec<(u32, PathBuf)> = versions
         .into_iter()
@@ -66,22 +69,21 @@ pub(crate) fn programs() -> Result<PathBuf, String> {
     match found.pop() {
         Some((_, bin)) => Ok(bin),
         None => {
-            let initdb = process::installed("initdb", "bench/tpcc/install")?;
+            let initdb = process::installed("initdb", install)?;
             Ok(initdb.parent().unwrap_or(Path::new("")).to_path_buf())
         }
     }
 }
 
 impl PostgresqlServer {
-    /// Creates a database cluster for so many connections, and starts its server. It may not answer yet.
+    /// Creates a database cluster with more settings, a line each, and starts its server from the programs of this folder. It may not answer yet.
     ///
-    /// # Errors The programs are missing, the server's user may not enter the folder, or `initdb` fails.
-    pub(crate) fn start(place: &Place, connections: u32) -> Result<PostgresqlServer, Failure> {
-        let programs = programs().map_err(Failure::Usage)?;
+    /// # Errors The server's user may not enter the folder, or `initdb` fails.
+    pub fn start(place: &Place, programs: &Path, more_settings: &str) -> Result<PostgresqlServer, Failure> {
         let user = server_user()?;
         let data = place.dir.join("postgresql");
         std::fs::create_dir(&data).map_err(Failure::io("creating", &data))?;
-        let socket = tempfile::Builder::new().prefix("tpcc-").tempdir();
+        let socket = tempfile::Builder::new().prefix("bench-").tempdir();
         let socket = socket.map_err(Failure::while_doing("creating a folder for a socket"))?;
         if let Some(SystemUser { uid, gid }) = &user {
             for folder in [data.as_path(), socket.path()] {
@@ -95,15 +97,13 @@ impl PostgresqlServer {
         let mut initdb = Command::new(&words[0]);
         initdb.args(&words[1..]).args(["--encoding=UTF8", "--locale=C", "--auth=trust", "--no-sync"]);
         // Programs of another user may not enter the current folder.
-        initdb.args(["--username=postgres", "--pgdata"]).arg(&data).current_dir("/");
-        process::output(&mut initdb, limits::POSTGRESQL_INIT).map_err(|error| {
+        initdb.args(["--username", DATABASE, "--pgdata"]).arg(&data).current_dir("/");
+        process::output(&mut initdb, POSTGRESQL_INIT).map_err(|error| {
             let hint = "its user must be able to enter the target folder: see CARGO_TARGET_DIR";
             Failure::Usage(format!("initdb in {}: {error} ({hint})", data.display()))
         })?;
-        let limit = limits::OPERATION.as_millis();
         let settings = format!(
-            "{SETTINGS}max_connections = {connections}\nstatement_timeout = {limit}\nport = {PORT}\n\
-             unix_socket_directories = '{}'\nunix_socket_permissions = 0700\n",
+            "{SETTINGS}port = {PORT}\nunix_socket_directories = '{}'\nunix_socket_permissions = 0700\n{more_settings}",
             socket.path().display()
         );
         process::write(&data.join("postgresql.auto.conf"), &settings)?;
@@ -118,26 +118,30 @@ impl PostgresqlServer {
         Ok(PostgresqlServer { server: place.start(&program, &words)?, socket })
     }
 
-    /// How a client connects.
-    pub(crate) fn address(&self) -> tokio_postgres::Config {
-        let mut config = tokio_postgres::Config::new();
-        config.host_path(self.socket.path()).port(PORT).user("postgres").dbname("postgres");
-        config
+    /// The folder of its socket.
+    pub fn socket(&self) -> &Path {
+        self.socket.path()
     }
 
-    /// An error if it has ended, with the end of its output.
-    pub(crate) fn check(&mut self) -> Result<(), Failure> {
+    /// Whether it runs.
+    ///
+    /// # Errors It has ended: the error has the end of its output.
+    pub fn check(&mut self) -> Result<(), Failure> {
         self.server.check()
     }
 
     /// CPU time of all its processes.
-    pub(crate) fn cpu(&self) -> Result<Cpu, Failure> {
+    ///
+    /// # Errors It has ended.
+    pub fn cpu(&self) -> Result<Cpu, Failure> {
         Cpu::of_family(self.server.pid())
     }
 
     /// Stops it in order, and waits. No client may be connected.
-    pub(crate) fn end(mut self) -> Result<(), Failure> {
-        self.server.end(bench_common::limits::END)
+    ///
+    /// # Errors It does not end without error and in time.
+    pub fn end(mut self) -> Result<(), Failure> {
+        self.server.end(END)
     }
 }
 

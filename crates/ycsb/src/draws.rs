@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 const EXPONENT: f64 = 0.99;
 
 /// The draws of one operation.
-pub(super) struct Draws {
+pub(crate) struct Draws {
     seed: u64,
     operation: u64,
     drawn: u64,
@@ -15,7 +15,7 @@ pub(super) struct Draws {
 /// Numbers below a count by Zipf's law, the smallest most often, in constant time: Gray and others, Quickly Generating Billion-Record
 /// Synthetic Databases, SIGMOD 1994.
 #[derive(Debug)]
-pub(super) struct Zipf {
+pub(crate) struct Zipf {
     count: f64,
     sum: f64,
     alpha: f64,
@@ -23,7 +23,8 @@ pub(super) struct Zipf {
 }
 
 impl Draws {
-    pub(super) fn new(seed: u64, operation: u64) -> Self {
+    /// Those of this operation.
+    pub(crate) fn new(seed: u64, operation: u64) -> Self {
         Self { seed, operation, drawn: 0 }
     }
 
@@ -36,7 +37,7 @@ impl Draws {
     }
 
     /// A number below `end`, which is not 0.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
@@ -48,7 +49,7 @@ impl Draws {
 
 impl Zipf {
     /// Of numbers below `count`, which is at least 1. Takes time in proportion to it.
-    pub(super) fn new(count: u64) -> Self {
+    pub(crate) fn new(count: u64) -> Self {
         let sum_of = |count: u64| (1..=count).map(|number| (number as f64).powf(-EXPONENT)).sum::<f64>();
         let sum = sum_of(count);
         let all = count as f64;
@@ -56,7 +57,8 @@ impl Zipf {
         Self { count: all, sum, alpha: 1.0 / (1.0 - EXPONENT), eta }
     }
 
-    pub(super) fn draw(&self, draws: &mut Draws) -> u64 {
+    /// The next number.
+    pub(crate) fn draw(&self, draws: &mut Draws) -> u64 {
         let unit = draws.unit();
         let at = unit * self.sum;
         if at < 1.0 || self.count < 2.0 {

@@ -12,7 +12,7 @@ const STAMP_BYTES: usize = 16;
 
 /// The records of a run.
 #[derive(Debug)]
-pub(super) struct YcsbRecords {
+pub struct YcsbRecords {
     tag: String,
     filler: Vec<u8>,
     /// The number of the next record.
@@ -25,7 +25,7 @@ pub(super) struct YcsbRecords {
 
 impl YcsbRecords {
     /// No record yet. `value_bytes` is at least 16. Different seeds give different keys.
-    pub(super) fn new(value_bytes: usize, seed: u64) -> Self {
+    pub(crate) fn new(value_bytes: usize, seed: u64) -> Self {
         let byte = |at: usize| (seed.wrapping_mul(at as u64 | 1) >> 32) as u8;
         Self {
             tag: format!("ycsb-{:08x}-", (seed ^ (seed >> 32)) as u32),
@@ -37,37 +37,38 @@ impl YcsbRecords {
     }
 
     /// How all keys begin.
-    pub(super) fn tag(&self) -> &str {
+    pub fn tag(&self) -> &str {
         &self.tag
     }
 
-    pub(super) fn key(&self, number: u64) -> String {
+    /// The key of a record.
+    pub(crate) fn key(&self, number: u64) -> String {
         format!("{}{:016x}", self.tag, number.wrapping_mul(SPREAD))
     }
 
     /// A key behind those of all records.
-    pub(super) fn end(&self) -> String {
+    pub(crate) fn end(&self) -> String {
         format!("{}g", self.tag)
     }
 
     /// The value of a record that the operation `write` writes.
-    pub(super) fn value(&self, number: u64, write: u64) -> Vec<u8> {
+    pub(crate) fn value(&self, number: u64, write: u64) -> Vec<u8> {
         [&number.to_le_bytes(), &write.to_le_bytes(), &*self.filler].concat()
     }
 
     /// The number of the record that a value belongs to; nothing if it is no such value.
-    pub(super) fn number_of(&self, value: &[u8]) -> Option<u64> {
+    pub(crate) fn number_of(&self, value: &[u8]) -> Option<u64> {
         let (number, rest) = value.split_first_chunk()?;
         (rest.get(8..)? == self.filler).then(|| u64::from_le_bytes(*number))
     }
 
     /// The number of a record to be inserted.
-    pub(super) fn begin_insert(&self) -> u64 {
+    pub(crate) fn begin_insert(&self) -> u64 {
         self.next.fetch_add(1, Ordering::Relaxed)
     }
 
     /// The insert of this record was acknowledged.
-    pub(super) fn end_insert(&self, number: u64) {
+    pub(crate) fn end_insert(&self, number: u64) {
         let mut ahead = self.ahead.lock().unwrap_or_else(PoisonError::into_inner);
         ahead.insert(number);
         let mut present = self.present.load(Ordering::Relaxed);
@@ -78,12 +79,12 @@ impl YcsbRecords {
     }
 
     /// All records below this number are there.
-    pub(super) fn present(&self) -> u64 {
+    pub(crate) fn present(&self) -> u64 {
         self.present.load(Ordering::Relaxed)
     }
 
     /// Inserts of records below this number may have begun.
-    pub(super) fn begun(&self) -> u64 {
+    pub fn begun(&self) -> u64 {
         self.next.load(Ordering::Relaxed)
     }
 }

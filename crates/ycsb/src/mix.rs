@@ -9,7 +9,7 @@ use super::draws::Draws;
 /// A workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum YcsbWorkload {
+pub enum YcsbWorkload {
     /// Update heavy: half reads, half updates.
     A,
     /// Read mostly: 95 % reads, 5 % updates.
@@ -26,17 +26,22 @@ pub(super) enum YcsbWorkload {
 
 /// An operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum YcsbOperation {
+pub enum YcsbOperation {
+    /// Reads a record.
     Read,
+    /// Replaces a record.
     Update,
+    /// Writes a new record.
     Insert,
+    /// Reads the records of a short range.
     Scan,
+    /// Reads a record and replaces it.
     ReadModifyWrite,
 }
 
 /// Which records are preferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Preference {
+pub(crate) enum Preference {
     /// A few records, spread over all.
     Some,
     /// The newest ones.
@@ -45,7 +50,7 @@ pub(super) enum Preference {
 
 impl YcsbOperation {
     /// All of them, in the order of reports.
-    pub(super) const ALL: [YcsbOperation; 5] = [
+    pub const ALL: [YcsbOperation; 5] = [
         YcsbOperation::Read,
         YcsbOperation::Update,
         YcsbOperation::Insert,
@@ -53,7 +58,8 @@ impl YcsbOperation {
         YcsbOperation::ReadModifyWrite,
     ];
 
-    pub(super) fn name(self) -> &'static str {
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
         match self {
             YcsbOperation::Read => "read",
             YcsbOperation::Update => "update",
@@ -78,17 +84,17 @@ impl YcsbWorkload {
     }
 
     /// The next operation.
-    pub(super) fn draw(self, draws: &mut Draws) -> YcsbOperation {
+    pub(crate) fn draw(self, draws: &mut Draws) -> YcsbOperation {
         let (often, percent, otherwise) = self.operations();
         if draws.below(100) < percent { often } else { otherwise }
     }
 
-    pub(super) fn preference(self) -> Preference {
+    pub(crate) fn preference(self) -> Preference {
         if self == YcsbWorkload::D { Preference::Newest } else { Preference::Some }
     }
 
     /// Whether it scans ranges.
-    pub(super) fn scans(self) -> bool {
+    pub fn scans(self) -> bool {
         self == YcsbWorkload::E
     }
 }
