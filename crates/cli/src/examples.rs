@@ -24,7 +24,7 @@ const EXAMPLES: &[CommandExamples] = &[
         ],
     ),
     ("node list", &["zerohop node list", "zerohop node list --json"]),
-    ("node drain", &["zerohop node drain 4"]),
+    ("node drain", &["zerohop node drain 4", "zerohop node drain 4 --wait 2h"]),
     ("node up", &["zerohop node up 4"]),
     ("node remove", &["zerohop node remove 4"]),
     ("node managers", &["zerohop node managers", "zerohop node managers --set 1,2,5"]),

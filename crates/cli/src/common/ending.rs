@@ -24,7 +24,8 @@ Exit codes:
   2    the command line is wrong
   3    the command failed and changed nothing
   4    a write has an unknown outcome, or is done and its result could not be
-       printed; a restore is done in part, or a drop is still in progress
+       printed; a restore is done in part, or a drop or drain is
+       still in progress
   130  interrupted";
 
 /// The word for a missing permission.

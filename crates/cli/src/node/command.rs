@@ -7,12 +7,13 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use zerohop_client::Client;
-use zerohop_wire::admin::{KeyspaceStatus, NodeStatus, Status};
-use zerohop_wire::plurals::{by_number, counted};
+use zerohop_wire::admin::{NodeStatus, Status};
 
+use super::drain::{self, DrainArguments};
+use super::one_node::OneNode;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::target::ClusterTarget;
-use crate::common::{admin, names, view};
+use crate::common::{admin, view};
 use crate::output;
 
 /// The pause between two looks at the control group.
@@ -30,7 +31,9 @@ pub(crate) enum NodeCommand {
     #[command(visible_alias = "ls")]
     List(NodeListArguments),
     /// Moves all data of a node to other nodes. The node then serves nothing, and can be stopped and removed.
-    Drain(OneNode),
+    ///
+    /// The command waits until the node has no data, and shows on standard error how many copies are left.
+    Drain(DrainArguments),
     /// Ends the draining of a node, which gets its share of data again.
     Up(OneNode),
     /// Removes a node without data from the cluster permanently.
@@ -67,23 +70,11 @@ pub(crate) struct NodeListArguments {
     json: bool,
 }
 
-#[derive(Args, Debug)]
-pub(crate) struct OneNode {
-    /// The number of the node, as `zerohop node list` prints it.
-    #[arg(value_parser = node_number)]
-    node: u32,
-    #[command(flatten)]
-    target: ClusterTarget,
-    /// Prints JSON.
-    #[arg(long)]
-    json: bool,
-}
-
 /// The JSON of a change of one node.
 #[derive(Serialize)]
 struct NodeOutput {
     node: u32,
-    /// `draining`, `up` or `removed`.
+    /// `up` or `removed`.
     state: &'static str,
     done: bool,
 }
@@ -106,11 +97,6 @@ struct ManagerOutput {
     manager: String,
 }
 
-/// Parses the number of a node. For clap.
-fn node_number(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| "write the number of a node, which `zerohop node list` prints".to_owned())
-}
-
 pub(crate) async fn run(command: NodeCommand) -> Result<CommandEnding, CommandError> {
     match command {
         NodeCommand::List(arguments) => {
@@ -130,8 +116,12 @@ pub(crate) async fn run(command: NodeCommand) -> Result<CommandEnding, CommandEr
             };
             output::result(&nodes.iter().map(line).collect::<Vec<_>>().join("\n"))?;
         }
-        NodeCommand::Drain(one) => one.set_state("draining").await?,
-        NodeCommand::Up(one) => one.set_state("up").await?,
+        NodeCommand::Drain(arguments) => drain::run(arguments).await?,
+        NodeCommand::Up(one) => {
+            admin::set_node_state(&one.target.connect().await?, one.node, "up").await?;
+            output::note_done(output::COMMAND);
+            one.print("up")?;
+        }
         NodeCommand::Managers(arguments) => managers(arguments).await?,
         NodeCommand::Remove(one) => {
             admin::remove_node(&one.target.connect().await?, one.node).await?;
@@ -143,47 +133,12 @@ pub(crate) async fn run(command: NodeCommand) -> Result<CommandEnding, CommandEr
 }
 
 impl OneNode {
-    async fn set_state(&self, state: &'static str) -> Result<(), CommandError> {
-        let client = self.target.connect().await?;
-        admin::set_node_state(&client, self.node, state).await?;
-        output::note_done(output::COMMAND);
-        // The drain is accepted, whether or not the status can be read.
-        if state == "draining"
-            && let Ok(status) = admin::status(&client).await
-        {
-            copies_that_stay(&status, self.node).iter().for_each(|text| output::problem(text));
-        }
-        self.print(state)
-    }
-
     fn print(&self, state: &'static str) -> Result<(), CommandError> {
         match self.json {
             true => output::json(&NodeOutput { node: self.node, state, done: true }),
             false => Ok(()),
         }
     }
-}
-
-/// The keyspaces with too many copies for the nodes beside a draining one.
-fn copies_that_stay(status: &Status, draining: u32) -> Vec<String> {
-    let others = status.nodes.iter().filter(|node| node.id != draining && node.state == "up").count();
-    let has_too_many = |keyspace: &&KeyspaceStatus| keyspace.replicas as usize > others;
-    let sentence = |keyspace: &KeyspaceStatus| {
-        let (name, replicas) = (&keyspace.name, keyspace.replicas);
-        let quoted = names::quoted(name.as_bytes());
-        match others {
-            0 => format!(
-                "zerohop: node {draining} keeps its copies of keyspace {quoted}, because no other node is up: start more nodes"
-            ),
-            others => format!(
-                "zerohop: keyspace {quoted} asks for {}, and {} {} up: start more nodes, or run `zerohop keyspace alter {name} --replicas {others}`",
-                counted(replicas as usize, "copy"),
-                counted(others, "other node"),
-                by_number(others, "is", "are")
-            ),
-        }
-    };
-    status.keyspaces.iter().filter(has_too_many).map(sentence).collect()
 }
 
 async fn managers(arguments: ManagersArguments) -> Result<(), CommandError> {
@@ -257,29 +212,6 @@ impl From<NodeStatus> for NodeListOutput {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn drain_with_too_many_copies_names_the_command_that_helps() {
-        let node = |id, state: &str| NodeStatus { id, state: state.to_owned(), ..NodeStatus::default() };
-        let keyspace =
-            |replicas, name: &str| KeyspaceStatus { replicas, name: name.to_owned(), ..Default::default() };
-        let status = Status {
-            nodes: vec![node(1, "up"), node(2, "up"), node(3, "draining"), node(4, "down")],
-            keyspaces: vec![keyspace(3, "kept"), keyspace(2, "moved")],
-            ..Status::default()
-        };
-        let sentences = copies_that_stay(&status, 3);
-        let words = "asks for 3 copies, and 2 other nodes are up: start more nodes, or run `zerohop keyspace alter kept --replicas 2`";
-        assert!(sentences.len() == 1 && sentences[0].ends_with(words), "{sentences:?}");
-        let alone = Status { nodes: vec![node(3, "draining")], ..status };
-        let sentences = copies_that_stay(&alone, 3);
-        assert!(
-            sentences.len() == 2
-                && sentences[0].contains("node 3 keeps")
-                && sentences[0].ends_with("no other node is up: start more nodes"),
-            "{sentences:?}"
-        );
-    }
 
     #[test]
     fn managers_are_complete_when_exactly_the_wanted_ones_are_in_the_control_group() {

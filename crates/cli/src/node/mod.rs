@@ -2,7 +2,9 @@
 
 mod command;
 mod cross_partition;
+mod drain;
 mod hosts;
+mod one_node;
 mod partitions;
 
 use std::net::{SocketAddr, ToSocketAddrs};

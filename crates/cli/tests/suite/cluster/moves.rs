@@ -107,9 +107,11 @@ async fn partition_moved_under_load_stays_on_its_target() {
     // A draining node or one that is down cannot be a target.
     let others = members(&now[5]);
     let free = instances.iter().find(|one| !others.contains(one)).unwrap() + 1;
-    let (code, printed, _) = cluster.run(&["node", "drain", &free.to_string(), "--json"]);
+    let (code, printed, _) = cluster.run(&["node", "drain", &free.to_string(), "--no-wait", "--json"]);
     let report: Value = serde_json::from_str(&printed).unwrap();
-    assert_eq!((code, report), (0, serde_json::json!({"node": free, "state": "draining", "done": true})));
+    assert_eq!((code, &report["node"], &report["state"]), (0, &Value::from(free), &Value::from("draining")));
+    assert_eq!((&report["moved"], &report["done"]), (&Value::from(0), &Value::from(true)), "{report}");
+    assert!(report["left"].as_u64() > Some(0), "it has not waited: {report}");
     let (code, _, error) = cluster.run(&["partition", "move", "default/5", "--to", &free.to_string()]);
     assert!(code == 3 && error.contains("is being drained"), "{error}");
     cluster.kill(free as usize - 1);
@@ -126,5 +128,59 @@ async fn partition_moved_under_load_stays_on_its_target() {
         node["state"] == "draining"
             && ["primaries", "in_sync", "following"].iter().all(|role| node[role] == 0)
     });
+    cluster.stop_in_order();
+}
+
+#[test]
+fn drain_returns_once_the_node_has_no_copies_and_says_how_many_it_had() {
+    let folder = crate::support::folder();
+    let mut cluster = NodeCluster::start(folder.path(), 3);
+    let fourth = cluster.join();
+    let number = |node: &Value| node["id"].as_u64().unwrap();
+    let joined = cluster.endpoints()[fourth].clone();
+    let copies = |node: &Value| -> u64 {
+        ["primaries", "in_sync", "following"].iter().map(|role| node[role].as_u64().unwrap()).sum()
+    };
+    let find = |status: &Value| {
+        let nodes = status["nodes"].as_array().unwrap();
+        nodes.iter().find(|node| node["manager"] == joined.as_str()).cloned().unwrap()
+    };
+    cluster.wait_for("it has its share", |status| {
+        find(status)["primaries"].as_u64() > Some(0) && status["groups"]["moving"] == 0
+    });
+    let had = copies(&find(&cluster.status()));
+    let id = number(&find(&cluster.status())).to_string();
+    let (code, printed, progress) = cluster.run(&["node", "drain", &id, "--wait", "10m", "--json"]);
+    assert_eq!(code, 0, "{printed} {progress}");
+    assert_eq!(copies(&find(&cluster.status())), 0, "{progress}");
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((&report["done"], &report["left"]), (&Value::from(true), &Value::from(0)), "{report}");
+    assert!(report["moved"].as_u64() >= Some(had), "{report}: it had {had}");
+    let (code, printed, _) = cluster.run(&["node", "drain", &id]);
+    assert_eq!((code, printed), (0, format!("node {id} is empty: 0 copies have left it\n")));
+    cluster.stop_in_order();
+}
+
+#[test]
+fn drain_that_no_node_can_take_ends_its_wait_with_the_copies_that_are_left() {
+    let folder = crate::support::folder();
+    let mut cluster = NodeCluster::start(folder.path(), 2);
+    cluster.kill(1);
+    let is_down = |node: &Value| node["state"] == "down";
+    cluster.wait_for("it is down", |status| status["nodes"].as_array().unwrap().iter().any(is_down));
+    let status = cluster.status();
+    let nodes = status["nodes"].as_array().unwrap();
+    let id = nodes.iter().find(|node| !is_down(node)).unwrap()["id"].to_string();
+    let (code, printed, progress) = cluster.run(&["node", "drain", &id, "--wait", "10s", "--json"]);
+    let report: Value = serde_json::from_str(&printed).unwrap();
+    assert_eq!((code, &report["done"], &report["reason"]), (4, &Value::Null, &Value::from("under_way")));
+    for words in [
+        "because no other node is up".to_owned(),
+        format!("draining node {id}: "),
+        format!("zerohop: the drain of node {id} goes on, but "),
+    ] {
+        assert!(progress.contains(&words), "{words}: {progress}");
+    }
+    cluster.start_again(1);
     cluster.stop_in_order();
 }

@@ -161,7 +161,8 @@ fn last_node_without_its_folder_ends_the_cluster() {
 fn node_that_a_signal_or_a_removal_ends_stays_ended() {
     let cluster = LoggedCluster::start(&["--nodes", "4"]);
     cluster.up.ok(&["status", "--wait", "whole", "--timeout", "5m"]);
-    cluster.up.ok(&["node", "drain", "4", "--timeout", "5m"]);
+    let drained = cluster.up.run(&["node", "drain", "4", "--timeout", "5m", "--wait", "5m"]);
+    assert_eq!(code(&drained), 0, "{drained:?}");
     let remove = || cluster.up.run(&["node", "remove", "4"]);
     wait_for("it is removed", remove, |removed| code(removed) == 0);
     let refused = cluster.wait_for_line("node 4 did not start again: ");
