@@ -1,5 +1,6 @@
 //! `zerohop log append`.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
@@ -41,11 +42,14 @@ pub(crate) struct LogAppendArguments {
     pub(super) place: LogPlace,
 }
 
-/// The JSON of a batch that was appended.
+/// The partitions that the text names; JSON names all.
+const NAMED_MAX: usize = 8;
+
+/// The JSON of a batch that was appended. An input without records has one line, without a partition and offset.
 #[derive(Serialize)]
 struct LogAppendOutput {
-    partition: u32,
-    offset: u64,
+    partition: Option<u32>,
+    offset: Option<u64>,
     records: usize,
     done: bool,
 }
@@ -57,15 +61,22 @@ fn header(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// What one partition has got.
+#[derive(Clone, Copy, Debug)]
+struct AppendedRecords {
+    /// The offset of the first record.
+    first: u64,
+    records: u64,
+}
+
 /// Appends batches, and counts them.
 struct Appender {
     producer: LogProducer,
     partition: Option<u32>,
     key: Option<Vec<u8>>,
     headers: Vec<(String, Option<Vec<u8>>)>,
-    records: u64,
-    /// Partition and offset of the first record.
-    first: Option<(u32, u64)>,
+    /// By partition.
+    appended: BTreeMap<u32, AppendedRecords>,
     progress: BlobProgress,
 }
 
@@ -83,8 +94,7 @@ pub(super) async fn run(arguments: LogAppendArguments) -> Result<CommandEnding, 
         partition,
         key: key.map(OsString::into_vec),
         headers: header.into_iter().map(|(name, value)| (name, Some(value.into_bytes()))).collect(),
-        records: 0,
-        first: None,
+        appended: BTreeMap::new(),
         progress: BlobProgress::new("appended", None),
     };
     if records.is_empty() {
@@ -102,16 +112,12 @@ pub(super) async fn run(arguments: LogAppendArguments) -> Result<CommandEnding, 
         }
     }
     if !place.json {
-        if appender.first.is_some() {
+        if !appender.appended.is_empty() {
             output::note_done(output::WRITE);
         }
-        let counts = counted(appender.records, "record");
-        output::result(&match appender.first {
-            Some((partition, offset)) => {
-                format!("{counts} appended, the first one at offset {offset} of partition {partition}")
-            }
-            None => format!("{counts} appended"),
-        })?;
+        output::result(&sentence(&appender.appended))?;
+    } else if appender.appended.is_empty() {
+        output::json(&LogAppendOutput { partition: None, offset: None, records: 0, done: true })?;
     }
     Ok(CommandEnding::Done)
 }
@@ -168,13 +174,58 @@ impl Appender {
             Ok(appended) => appended,
             Err(error) => return Ok(Err(error)),
         };
-        self.records += count as u64;
-        self.first.get_or_insert((partition, appended.base));
+        let first = AppendedRecords { first: appended.base, records: 0 };
+        self.appended.entry(partition).or_insert(first).records += count as u64;
         self.progress.add(bytes);
         if place.json {
             output::note_done(output::WRITE);
-            output::json(&LogAppendOutput { partition, offset: appended.base, records: count, done: true })?;
+            let (partition, offset) = (Some(partition), Some(appended.base));
+            output::json(&LogAppendOutput { partition, offset, records: count, done: true })?;
         }
         Ok(Ok(()))
+    }
+}
+
+/// How many records each partition has got, and from which offset on.
+fn sentence(appended: &BTreeMap<u32, AppendedRecords>) -> String {
+    let text =
+        format!("{} appended", counted(appended.values().map(|one| one.records).sum::<u64>(), "record"));
+    let mut partitions = appended.iter();
+    match (partitions.next(), partitions.next()) {
+        (None, _) => return text,
+        (Some((partition, AppendedRecords { first, .. })), None) => {
+            return format!("{text}, the first one at offset {first} of partition {partition}");
+        }
+        _ => {}
+    }
+    let named = appended.iter().take(NAMED_MAX).map(|(partition, AppendedRecords { first, records })| {
+        format!("{records} from offset {first} of partition {partition} on")
+    });
+    let mut parts: Vec<String> = named.collect();
+    if let Some(more) = appended.len().checked_sub(NAMED_MAX).filter(|more| *more > 0) {
+        let records: u64 = appended.values().skip(NAMED_MAX).map(|one| one.records).sum();
+        parts.push(format!("{records} in {}, which --json names", counted(more, "other partition")));
+    }
+    format!("{text}: {}", parts.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sentence_names_the_partitions_and_their_first_offsets() {
+        let of = |partitions: u32| {
+            let one =
+                |at: u32| (at, AppendedRecords { first: u64::from(at) * 10, records: u64::from(at) + 1 });
+            sentence(&(0..partitions).map(one).collect())
+        };
+        assert_eq!(of(0), "0 records appended");
+        assert_eq!(of(1), "1 record appended, the first one at offset 0 of partition 0");
+        let two = "3 records appended: 1 from offset 0 of partition 0 on, 2 from offset 10 of partition 1 on";
+        assert_eq!(of(2), two);
+        let many = of(10);
+        assert!(many.starts_with("55 records appended: 1 from offset 0 of partition 0 on, "), "{many}");
+        assert!(many.ends_with(", 19 in 2 other partitions, which --json names"), "{many}");
     }
 }

@@ -120,6 +120,14 @@ pub(super) async fn run(arguments: QueuePushArguments) -> Result<CommandEnding, 
     if !place.json {
         output::note_done(output::WRITE);
         output::result(&pusher.sentence())?;
+    } else if pusher.messages + pusher.duplicates == 0 {
+        output::json(&QueuePushOutput {
+            queue: &name,
+            done: true,
+            messages: 0,
+            duplicates: 0,
+            ids: Vec::new(),
+        })?;
     }
     Ok(CommandEnding::Done)
 }

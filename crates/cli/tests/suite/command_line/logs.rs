@@ -62,6 +62,8 @@ fn records_are_appended_read_searched_and_trimmed() {
     let out = done(&cluster, &["append", "events", "--partition", "1", "--key", "k"], b"three\n\nfive");
     assert_eq!(out, "3 records appended, the first one at offset 2 of partition 1\n");
     assert_eq!(done(&cluster, &["append", "events"], b""), "0 records appended\n");
+    let empty = json_lines(&done(&cluster, &["append", "events", "--json"], b""));
+    assert_eq!(empty, [json!({"partition": null, "offset": null, "records": 0, "done": true})]);
 
     assert_eq!(done(&cluster, &["read", "events"], b""), "one\ntwo\nthree\n\nfive\n");
     let read = json_lines(&done(
@@ -169,6 +171,26 @@ fn negative_answers_and_bad_input_have_reasons() {
     ] {
         assert_eq!(log(&cluster, arguments, b"").0, 2, "{arguments:?}");
     }
+}
+
+#[test]
+fn append_of_lines_to_several_partitions_names_them() {
+    let cluster = ServingProgram::in_memory();
+    done(&cluster, &["create", "events", "--partitions", "2"], b"");
+    // The line without an end comes in a batch of its own, which goes to the next partition.
+    let printed = done(&cluster, &["append", "events"], b"one\ntwo\nthree");
+    let (first, other) = match printed.contains("2 from offset 0 of partition 0 on") {
+        true => (0, 1),
+        false => (1, 0),
+    };
+    let count = |partition: u32| match partition == first {
+        true => 2,
+        false => 1,
+    };
+    let expected = [0, 1].map(|one| format!("{} from offset 0 of partition {one} on", count(one))).join(", ");
+    assert_eq!(printed, format!("3 records appended: {expected}\n"));
+    let of = |one: u32| done(&cluster, &["read", "events", "--partition", &one.to_string()], b"");
+    assert_eq!((of(first).as_str(), of(other).as_str()), ("one\ntwo\n", "three\n"));
 }
 
 #[test]

@@ -65,6 +65,8 @@ fn messages_are_pushed_popped_and_acknowledged() {
     assert_eq!((code, out.as_str()), (0, "3 messages pushed\n"), "{error}");
     assert_eq!(queue(&cluster, &["push", "jobs"], b"").1, "0 messages pushed\n");
     let stats = &json(&cluster, &["stats", "jobs"])[0];
+    let none = &json(&cluster, &["push", "jobs"])[0];
+    assert_eq!(*none, json!({"queue": "jobs", "done": true, "messages": 0, "duplicates": 0, "ids": []}));
     assert_eq!((&stats["depth"], &stats["leased"], &stats["partial"]), (&json!(5), &json!(0), &json!(false)));
     assert!(stats["oldest_ms"].is_u64(), "{stats}");
 

@@ -142,6 +142,7 @@ const ROWS: &[JsonRow] = &[
     no("object rb", "bucket"),
     row("log create", "log --partitions 2 --retention 7d"),
     no("log create", "log"),
+    row("log append", "log"),
     row("log append", "log a b --partition 0 --key k --header colour=blue"),
     row("log append", "log ÿ --partition 1 --key ÿ"),
     row("log list", ""),
