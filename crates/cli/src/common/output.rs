@@ -2,7 +2,8 @@
 //! other module prints.
 //!
 //! Names are printed by [`NameList`]. All other text passes [`names::screened`], so that it cannot
-//! control a terminal; only the contents of records and blobs are [`raw`].
+//! control a terminal; only the contents of records, messages and blobs are
+//! [`raw`] ([`ContentsList`]).
 //!
 //! If the reader is gone (`zerohop … | head`), the command ends quietly; any other failure to write
 //! the output is an error like others. Once a command has changed something ([`note_done`]), each
@@ -66,6 +67,24 @@ impl NameList {
         out.extend_from_slice(&names::display_name(name, self.0));
         out.push(b'\t');
         self.add(out, value, "");
+    }
+}
+
+/// Contents of records of a log or messages of a queue, one a line: on a terminal they are escaped as names are, and for programs they
+/// are as they are stored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ContentsList(Style);
+
+impl ContentsList {
+    /// For this standard output.
+    pub(crate) fn new() -> ContentsList {
+        ContentsList(if is_terminal() { Style::Terminal } else { Style::Raw })
+    }
+
+    /// Appends the contents of one and a line feed.
+    pub(crate) fn add(self, out: &mut Vec<u8>, contents: &[u8]) {
+        out.extend_from_slice(&names::display_name(contents, self.0));
+        out.push(b'\n');
     }
 }
 
@@ -233,6 +252,17 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn contents_are_escaped_only_on_a_terminal() {
+        let of = |style| {
+            let mut out = Vec::new();
+            ContentsList(style).add(&mut out, b"a\x1b[2J\xff\\");
+            out
+        };
+        assert_eq!(of(Style::Terminal), b"a\\x1b[2J\\xff\\\\\n");
+        assert_eq!(of(Style::Raw), b"a\x1b[2J\xff\\\n");
     }
 
     #[test]

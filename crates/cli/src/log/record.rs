@@ -8,7 +8,7 @@ use zerohop_layer_log::LogRecord;
 use super::place::LogPlace;
 use crate::common::display::{JsonKey, JsonValue};
 use crate::common::ending::CommandError;
-use crate::output::{self, NameList};
+use crate::output::{self, ContentsList};
 
 /// The JSON of a record. A record without a key or value lacks the field.
 #[derive(Serialize)]
@@ -29,7 +29,7 @@ pub(super) fn print_records<'a>(
     partition: u32,
     records: impl IntoIterator<Item = &'a (u64, LogRecord)>,
 ) -> Result<(), CommandError> {
-    let (mut out, list) = (Vec::new(), NameList::new(false));
+    let (mut out, list) = (Vec::new(), ContentsList::new());
     for (offset, record) in records {
         if place.json {
             let headers = record.headers.iter();
@@ -44,7 +44,7 @@ pub(super) fn print_records<'a>(
             out.extend_from_slice(output::json_text(&shown).as_bytes());
             out.push(b'\n');
         } else {
-            list.add(&mut out, record.value.as_deref().unwrap_or_default(), "");
+            list.add(&mut out, record.value.as_deref().unwrap_or_default());
         }
     }
     output::raw(&[&out])

@@ -12,7 +12,7 @@ use super::place::{QueuePlace, queue_name};
 use super::refusal::print_refusal;
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::refusal::CommandUse;
-use crate::output::{self, NameList};
+use crate::output::{self, ContentsList};
 
 /// The dead letters that are read at once, with their messages.
 const PAGE_LETTERS: usize = 32;
@@ -84,7 +84,7 @@ pub(super) async fn run(arguments: QueueDeadArguments) -> Result<CommandEnding, 
         Err(refusal) => return refusal.print(place.json, &name),
     };
     let mut letters = DeadLetters::new(&queue, 0..queue.options().partitions, Some(limit));
-    let list = NameList::new(false);
+    let list = ContentsList::new();
     loop {
         let (partition, page) = match letters.next_page().await {
             Ok(Some(page)) => page,
@@ -98,7 +98,7 @@ pub(super) async fn run(arguments: QueueDeadArguments) -> Result<CommandEnding, 
             }))?;
         } else {
             let mut out = Vec::new();
-            page.iter().for_each(|letter| list.add(&mut out, &letter.message.value, ""));
+            page.iter().for_each(|letter| list.add(&mut out, &letter.message.value));
             output::raw(&[&out])?;
         }
     }

@@ -13,7 +13,7 @@ use super::place::{QueuePlace, millis, queue_name};
 use super::refusal::{CommandUse, QueueRefusal, print_refusal};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::{interrupt, quantity};
-use crate::output::{self, NameList};
+use crate::output::{self, ContentsList};
 
 #[derive(Args, Debug)]
 pub(crate) struct QueuePopArguments {
@@ -93,7 +93,7 @@ pub(super) async fn run(arguments: QueuePopArguments) -> Result<CommandEnding, C
 
 /// Prints messages: their values, one a line, with their receipts on standard error; or JSON.
 fn print_messages(place: &QueuePlace, popped: &[LeasedMessage], ack: bool) -> Result<(), CommandError> {
-    let list = NameList::new(false);
+    let list = ContentsList::new();
     for LeasedMessage { lease, message } in popped {
         if place.json {
             output::json(&PoppedOutput {
@@ -109,7 +109,7 @@ fn print_messages(place: &QueuePlace, popped: &[LeasedMessage], ack: bool) -> Re
             continue;
         }
         let mut out = Vec::new();
-        list.add(&mut out, &message.value, "");
+        list.add(&mut out, &message.value);
         output::raw(&[&out])?;
         if !ack {
             output::problem(&format!("receipt {lease}"));

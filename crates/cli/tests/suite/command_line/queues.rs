@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use crate::cluster::nodes::metric;
 use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
+use crate::support::terminal::TerminalProgram;
 use crate::support::wait_for;
 
 /// Runs a command that is about queues; returns its exit code and both outputs.
@@ -64,9 +65,9 @@ fn messages_are_pushed_popped_and_acknowledged() {
     let (code, out, error) = queue(&cluster, &["push", "jobs", "--group", "g"], b"c\n\nd");
     assert_eq!((code, out.as_str()), (0, "3 messages pushed\n"), "{error}");
     assert_eq!(queue(&cluster, &["push", "jobs"], b"").1, "0 messages pushed\n");
-    let stats = &json(&cluster, &["stats", "jobs"])[0];
     let none = &json(&cluster, &["push", "jobs"])[0];
     assert_eq!(*none, json!({"queue": "jobs", "done": true, "messages": 0, "duplicates": 0, "ids": []}));
+    let stats = &json(&cluster, &["stats", "jobs"])[0];
     assert_eq!((&stats["depth"], &stats["leased"], &stats["partial"]), (&json!(5), &json!(0), &json!(false)));
     assert!(stats["oldest_ms"].is_u64(), "{stats}");
 
@@ -101,6 +102,36 @@ fn messages_are_pushed_popped_and_acknowledged() {
     assert_eq!(json(&cluster, &["ls"])[0]["finished"], json!(5));
     done(&cluster, &["drop", "jobs", "--yes"]);
     assert_eq!(done(&cluster, &["list"]), "");
+}
+
+/// A program in a pipe gets the bytes that were pushed; a terminal is not controlled by them.
+#[test]
+fn contents_in_a_pipe_are_those_that_were_pushed_or_appended() {
+    let cluster = ServingProgram::in_memory();
+    done(&cluster, &["create", "jobs"]);
+    cluster.ok(&["log", "create", "events"]);
+    let bytes = b"tab\t, escape \x1b[2J, \\ and \x85\xff";
+    let raw = [&bytes[..], b"\n"].concat();
+    for (command, name) in [("queue", "jobs"), ("log", "events")] {
+        let verb = if command == "queue" { "push" } else { "append" };
+        let endpoint = ["--endpoint", cluster.endpoint()];
+        let pushed = output(zerohop(&[&[command, verb, name], &endpoint[..]].concat()), &raw);
+        assert_eq!(code(&pushed), 0, "{pushed:?}");
+    }
+    let escaped = "tab\\t, escape \\x1b[2J, \\\\ and \\x85\\xff";
+    let commands = [
+        &["log", "read", "events"][..],
+        &["queue", "pop", "jobs", "--lease", "1ms"],
+        &["log", "pop", "events"],
+    ];
+    for command in commands {
+        let printed = cluster.run(command);
+        assert_eq!((code(&printed), &*printed.stdout), (0, &*raw), "{command:?}: {printed:?}");
+    }
+    for command in [&["log", "read", "events"][..], &["queue", "pop", "jobs", "--wait", "2m"]] {
+        let (screen, _, _) = TerminalProgram::on_all_streams(&cluster, command).end();
+        assert!(screen.starts_with(&format!("{escaped}\r\n")), "{command:?}: {screen:?}");
+    }
 }
 
 #[test]
