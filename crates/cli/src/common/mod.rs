@@ -27,6 +27,7 @@ pub(crate) mod quantity;
 pub(crate) mod refusal;
 pub(crate) mod replica_names;
 pub(crate) mod runtime;
+pub(crate) mod screen;
 pub(crate) mod secret;
 pub(crate) mod target;
 pub(crate) mod tls;

@@ -9,6 +9,7 @@ use clap::Args;
 use tokio::time::{Instant, sleep, sleep_until};
 use zerohop_client::Client;
 use zerohop_wire::admin::Status;
+use zerohop_wire::plurals::counted;
 
 use self::display::StatusOutput;
 use self::verdict::AwaitedState;
@@ -16,6 +17,7 @@ use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::keys::KeyPresses;
 use crate::common::quantity::format_time;
 use crate::common::runtime::StopSignals;
+use crate::common::screen::ScreenSize;
 use crate::common::target::ClusterTarget;
 use crate::common::{admin, every_node, quantity};
 use crate::layer::LayerSurvey;
@@ -115,12 +117,14 @@ async fn watch(arguments: &StatusArguments) -> Result<CommandEnding, CommandErro
             Ok(shown) => Some(shown.to_string()),
         };
         if let Some(report) = report {
-            let every = format_time(arguments.interval);
-            let (clear, hint) = match (is_screen, keys.is_some()) {
-                (true, true) => ("\x1b[H\x1b[2J", format!("every {every}; q ends\n")),
-                (true, false) => ("\x1b[H\x1b[2J", format!("every {every}; Ctrl-C ends\n")),
+            let (report, clear, hint) = match is_screen {
+                true => {
+                    let (report, hint) =
+                        on_screen(&report, ScreenSize::of_output(), arguments.interval, keys.is_some());
+                    (report, "\x1b[H\x1b[2J", hint)
+                }
                 // Reports in a pipe are separated by an empty line.
-                (false, _) => ("", "\n".to_owned()),
+                false => (report, "", "\n".to_owned()),
             };
             output::raw(&[clear.as_bytes(), output::report_text(&report).as_bytes(), hint.as_bytes()])?;
         }
@@ -130,6 +134,25 @@ async fn watch(arguments: &StatusArguments) -> Result<CommandEnding, CommandErro
             () = signals.received() => return Ok(CommandEnding::Done),
         }
     }
+}
+
+/// The part of a report that a screen of this size shows, and its last line.
+fn on_screen(report: &str, size: Option<ScreenSize>, interval: Duration, has_keys: bool) -> (String, String) {
+    // The cursor is in a row of its own, below the last line.
+    let (shown, left_out) = match size {
+        Some(size) => size.clip(report, 2),
+        None => (report.to_owned(), 0),
+    };
+    let end = if has_keys { "q ends" } else { "Ctrl-C ends" };
+    let every = format_time(interval);
+    let hint = match left_out {
+        0 => format!("every {every}; {end}\n"),
+        more => {
+            let lines = counted(more, "more line");
+            format!("{lines} on a taller screen or in `zerohop status`; every {every}; {end}\n")
+        }
+    };
+    (shown, hint)
 }
 
 /// Waits until the cluster is in this state, or the time is over.

@@ -166,6 +166,25 @@ fn watched_status_is_redrawn_on_a_terminal_until_q_and_printed_in_a_pipe() {
 }
 
 #[test]
+fn watched_status_fits_on_the_screen_and_counts_the_lines_that_do_not() {
+    let cluster = ServingProgram::in_memory();
+    let lines = cluster.ok(&["status"]).lines().count();
+    assert!(lines > 3, "the report is longer than what the screen has room for");
+    let mut status = TerminalProgram::with_size(
+        zerohop(&["status", "--watch", "--interval", "100ms", "--endpoint", cluster.endpoint()]),
+        (5, 500),
+    );
+    wait_for("two reports", || status.output(), |screen| screen.matches("q ends").count() >= 2);
+    status.types("q");
+    let (screen, _, _) = status.end();
+    let report = screen.split("\u{1b}[H\u{1b}[2J").nth(1).unwrap();
+    let shown: Vec<&str> = report.lines().collect();
+    assert_eq!(shown.len(), 4, "one row is the cursor's: {report:?}");
+    let last = format!("{} more line", lines - 3);
+    assert!(shown[3].starts_with(&last) && shown[3].ends_with("; every 100 ms; q ends"), "{report:?}");
+}
+
+#[test]
 fn verdicts_are_coloured_on_a_terminal_only() {
     let cluster = ServingProgram::in_memory();
     let coloured = "\u{1b}[32mOK\u{1b}[0m: 1 of 1 node is up";

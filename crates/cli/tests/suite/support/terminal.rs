@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::GIVE_UP_AFTER;
 use super::process::RunningProcess;
@@ -77,6 +78,16 @@ impl TerminalProgram {
     /// Runs a prepared command, with the terminal as all three streams.
     pub(crate) fn all_of(command: Command) -> TerminalProgram {
         TerminalProgram::with(command, |command, terminal| {
+            let copy = || terminal.try_clone().unwrap();
+            command.stdin(copy()).stdout(copy()).stderr(copy());
+        })
+    }
+
+    /// The same on a terminal of this many rows and columns.
+    pub(crate) fn with_size(command: Command, (rows, columns): (u16, u16)) -> TerminalProgram {
+        TerminalProgram::with(command, |command, terminal| {
+            let size = Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+            tcsetwinsize(&terminal, size).unwrap();
             let copy = || terminal.try_clone().unwrap();
             command.stdin(copy()).stdout(copy()).stderr(copy());
         })
