@@ -134,6 +134,26 @@ fn invalid_address_is_refused_with_one_hint() {
     }
 }
 
+/// A script whose own variable is empty must not reach another cluster, at the default address.
+#[test]
+fn empty_endpoint_is_an_error_that_names_the_option_and_an_empty_variable_is_not() {
+    for arguments in [&["status", "--endpoint", ""][..], &["--endpoint=", "kv", "lookup", "k"]] {
+        let ended = output(zerohop(arguments), b"");
+        let error = stderr(&ended);
+        assert!(code(&ended) == 2 && error.contains("'--endpoint <HOST:PORT>'"), "{arguments:?}: {error}");
+        assert!(error.contains("there is no address in it: write host:port"), "{arguments:?}: {error}");
+    }
+    let mut command = zerohop(&["keyspace", "show", "k", "--timeout", "100ms"]);
+    let ended = output(
+        {
+            command.env("ZEROHOP_ENDPOINT", "");
+            command
+        },
+        b"",
+    );
+    assert_eq!(code(&ended), 3, "{ended:?}");
+}
+
 #[test]
 fn a_time_for_which_no_redis_command_should_wait_is_refused_in_words() {
     for command in ["node", "up"] {
