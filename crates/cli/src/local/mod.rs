@@ -37,7 +37,7 @@ use crate::common::tls::NodeTls;
 const START_MAX: Duration = OPEN_WAIT.saturating_add(Duration::from_secs(10));
 
 /// How long a node may take to end after a request: somewhat longer than its own limit.
-const STOP_MAX: Duration = STOP_WAIT.saturating_add(Duration::from_secs(10));
+pub(crate) const STOP_MAX: Duration = STOP_WAIT.saturating_add(Duration::from_secs(10));
 
 /// How long the system may take to end a process that was killed.
 const KILL_MAX: Duration = Duration::from_secs(10);

@@ -6,6 +6,7 @@ mod occupied_ports;
 mod restarts;
 mod s3;
 mod served;
+mod stopping;
 mod supervision;
 
 use std::future::poll_fn;
@@ -167,7 +168,7 @@ async fn serve(
         if let Some(gateway) = &mut gateway {
             gateway.stop().await;
         }
-        stop(nodes.into_serving()).await
+        stopping::stop(nodes.into_serving()).await
     };
     tokio::select! {
         stopped = stop_all => stopped.map(|()| CommandEnding::Done),
@@ -192,16 +193,6 @@ async fn start(plans: &[NodePlan]) -> Result<Vec<LocalNode>, CommandError> {
     })
     .await?;
     Ok(nodes.into_iter().flatten().collect())
-}
-
-/// Asks all nodes to end before it waits for any.
-async fn stop(nodes: Vec<LocalNode>) -> Result<(), CommandError> {
-    nodes.iter().for_each(LocalNode::request_end);
-    let mut result = Ok(());
-    for node in nodes {
-        result = result.and(node.stop().await);
-    }
-    result
 }
 
 impl UpArguments {

@@ -218,3 +218,19 @@ fn nodes_go_on_when_the_reader_of_their_log_has_ended() {
     kill_process(up.pid(), Signal::INT).unwrap();
     assert_eq!(up.ended().code(), Some(0));
 }
+
+#[test]
+fn stop_names_a_node_that_does_not_end_and_a_second_signal_kills_it() {
+    let cluster = LoggedCluster::start(&["--nodes", "2"]);
+    let (paused, other) = (cluster.node(2), cluster.node(1));
+    kill_process(paused, Signal::STOP).unwrap();
+    kill_process(cluster.up.pid(), Signal::INT).unwrap();
+    let line = cluster.wait_for_line("still waiting for ");
+    let number = paused.as_raw_nonzero();
+    let words = format!(
+        "node 2 (process {number}), which is paused by a signal (`kill -CONT {number}` continues it); a second Ctrl-C kills it"
+    );
+    assert!(line.contains(&words), "{line}");
+    wait_until_exited(other);
+    assert_eq!(cluster.end(Signal::INT), Some(130));
+}
