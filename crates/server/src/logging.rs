@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, IsTerminal, Write, stderr};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -33,13 +34,18 @@ pub enum LogError {
     Installed,
 }
 
-/// Writes events of at least this level to standard error.
+/// Writes events of at least this level to standard error. With a name each line of text begins with it: several processes may write to
+/// one standard error.
 ///
 /// # Errors
 /// [`LogError::Installed`].
-pub fn init(format: LogFormat, level: LevelFilter) -> Result<(), LogError> {
-    let builder =
-        tracing_subscriber::fmt().with_max_level(level).with_writer(|| LogOutput).with_target(false);
+pub fn init(format: LogFormat, level: LevelFilter, name: Option<&str>) -> Result<(), LogError> {
+    let prefix: Arc<str> = match (format, name) {
+        (LogFormat::Text, Some(name)) => format!("{name}: ").into(),
+        _ => "".into(),
+    };
+    let output = move || LogOutput { prefix: Arc::clone(&prefix), out: stderr() };
+    let builder = tracing_subscriber::fmt().with_max_level(level).with_writer(output).with_target(false);
     let is_logged = filter_fn(|event| !is_of_library(event.target())).with_max_level_hint(level);
     let installed = match format {
         LogFormat::Text => builder.with_ansi(stderr().is_terminal()).finish().with(is_logged).try_init(),
@@ -51,16 +57,26 @@ pub fn init(format: LogFormat, level: LevelFilter) -> Result<(), LogError> {
     installed.map_err(|_| LogError::Installed)
 }
 
-/// Standard error. Lines that cannot be written are dropped: the node goes on when the reader of its log has ended, as `tee` at the end of a pipe.
-struct LogOutput;
+/// An output, as standard error, that gets one event with each call. Lines that cannot be written are dropped: the node goes on when the
+/// reader of its log has ended, as `tee` at the end of a pipe.
+struct LogOutput<W> {
+    /// Before each event.
+    prefix: Arc<str>,
+    out: W,
+}
 
-impl Write for LogOutput {
+impl<W: Write> Write for LogOutput<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        Ok(stderr().write(bytes).unwrap_or(bytes.len()))
+        if self.prefix.is_empty() {
+            return Ok(self.out.write(bytes).unwrap_or(bytes.len()));
+        }
+        // One call, so that lines of other processes do not come between.
+        let _ = self.out.write_all(&[self.prefix.as_bytes(), bytes].concat());
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        stderr().flush().or(Ok(()))
+        self.out.flush().or(Ok(()))
     }
 }
 
@@ -119,6 +135,18 @@ impl std::error::Error for LogError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_event_begins_with_the_name_of_the_process() {
+        let of = |prefix: &str| {
+            let mut output = LogOutput { prefix: prefix.into(), out: Vec::new() };
+            output.write_all(b"one\n").unwrap();
+            output.write_all(b"two\n").unwrap();
+            output.out
+        };
+        assert_eq!(of("node-2: "), b"node-2: one\nnode-2: two\n");
+        assert_eq!(of(""), b"one\ntwo\n");
+    }
 
     #[test]
     fn log_formats_parse_from_their_names() {

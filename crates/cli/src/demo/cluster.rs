@@ -158,6 +158,7 @@ fn plans(folder: &Path, first: SocketAddr) -> Vec<NodePlan> {
         name: String::new(),
         local: None,
         join: (node == NODES).then_some(first),
+        log_name: format!("node-{}", node + 1),
         log_level: "error".to_owned(),
         redis_timeout: None,
         environment: Vec::new(),

@@ -33,6 +33,7 @@ impl DemoNode {
             name: String::new(),
             local: None,
             join: None,
+            log_name: "node-1".to_owned(),
             log_level: "error".to_owned(),
             redis_timeout: None,
             environment: vec![(TEST_DISK_VARIABLE, "")],

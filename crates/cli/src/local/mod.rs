@@ -66,6 +66,8 @@ pub(crate) struct NodePlan {
     pub(crate) tls: NodeTls,
     /// A manager of the cluster that it joins, if there is one.
     pub(crate) join: Option<SocketAddr>,
+    /// The name at the beginning of each line of its log.
+    pub(crate) log_name: String,
     /// The least severe messages that it logs, to the standard error of this process.
     pub(crate) log_level: String,
     /// The option for the time-out of commands of Redis clients, if it is given.
@@ -222,7 +224,7 @@ impl NodePlan {
         let mut command = Command::new(program);
         command.args(["node", "--json", "--listen"]).arg(self.listen.to_string());
         command.arg("--ends-with-parent").arg(std::process::id().to_string());
-        command.args(["--log-level", &self.log_level]);
+        command.args(["--log-level", &self.log_level, "--log-name", &self.log_name]);
         command.args(&self.redis_timeout);
         if self.hosts.len() > 1 {
             let hosts: Vec<String> = self.hosts.iter().map(ToString::to_string).collect();

@@ -91,6 +91,9 @@ struct RunArguments {
     /// Ends when the process with this number ends; it has started this node.
     #[arg(long, value_name = "PID", hide = true)]
     ends_with_parent: Option<u32>,
+    /// The name of this node at the beginning of each line of its log. The process that has started it reports why it does not start
+    #[arg(long, value_name = "NAME", hide = true)]
+    log_name: Option<String>,
 }
 
 /// How long commands of Redis clients wait.
@@ -143,11 +146,19 @@ pub(crate) fn run(arguments: &NodeArguments) -> Result<CommandEnding, CommandErr
     let failed = |error: &dyn std::fmt::Display| CommandError::Node(error.to_string());
     let format: LogFormat = arguments.log_format.parse().map_err(|error| failed(&error))?;
     let level: LevelFilter = arguments.log_level.parse().map_err(|error| failed(&error))?;
-    logging::init(format, level).map_err(|error| failed(&error))?;
+    logging::init(format, level, arguments.log_name.as_deref()).map_err(|error| failed(&error))?;
     match (serve(arguments), format) {
         // The reason of the end goes to the JSON log too, so that a log reader sees it.
         (Err(error), LogFormat::Json) => {
             logging::fatal(&error.to_string());
+            Err(CommandError::Logged(Box::new(error)))
+        }
+        // The process that has started this one prints the reason of a failed start, which it gets as JSON, and names this log for that
+        // of a later end.
+        (Err(error), LogFormat::Text) if arguments.log_name.is_some() && arguments.json => {
+            if output::has_result() {
+                logging::fatal(&error.to_string());
+            }
             Err(CommandError::Logged(Box::new(error)))
         }
         (outcome, _) => outcome,

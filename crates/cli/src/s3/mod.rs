@@ -82,7 +82,7 @@ pub(crate) fn run(arguments: &S3Arguments) -> Result<CommandEnding, CommandError
 pub(crate) fn log(level: &str) -> Result<(), CommandError> {
     let failed = |error: &dyn std::fmt::Display| CommandError::Node(error.to_string());
     let level: LevelFilter = level.parse().map_err(|error| failed(&error))?;
-    logging::init(LogFormat::Text, level).map_err(|error| failed(&error))
+    logging::init(LogFormat::Text, level, None).map_err(|error| failed(&error))
 }
 
 async fn serve(arguments: &S3Arguments) -> Result<CommandEnding, CommandError> {

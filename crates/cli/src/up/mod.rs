@@ -239,6 +239,7 @@ impl UpArguments {
             name: String::new(),
             local: None,
             join: None,
+            log_name: format!("node-{number}"),
             log_level: self.log_level.clone(),
             redis_timeout: self.redis.argument(),
             secret_file: self.secret.path(),

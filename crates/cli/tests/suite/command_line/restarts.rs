@@ -99,6 +99,23 @@ fn killed_node_starts_again_and_cluster_is_whole() {
 }
 
 #[test]
+fn each_line_of_the_log_names_its_node() {
+    let folder = crate::support::folder();
+    let mut command =
+        zerohop(&["up", "--nodes", "2", "--instances", "1", "--memory", "--port", "0", "--json"]);
+    command.args(["--log-level", "info"]);
+    let log = folder.path().join("log");
+    let up = ServingProgram::start_with_log(command, &log);
+    assert_eq!(up.end_with(Signal::INT), Some(0));
+    let log = std::fs::read_to_string(log).unwrap();
+    assert!(log.lines().all(|line| line.starts_with("node-1: ") || line.starts_with("node-2: ")), "{log}");
+    for node in [1, 2] {
+        let ready = format!("node-{node}: ");
+        assert!(log.lines().any(|line| line.starts_with(&ready) && line.contains("INFO ready")), "{log}");
+    }
+}
+
+#[test]
 fn killed_single_node_starts_again_at_its_address_with_its_data() {
     let cluster = LoggedCluster::start(&["--nodes", "1"]);
     cluster.up.ok(&["keyspace", "create", "papers", "--durability", "sync"]);
@@ -125,6 +142,9 @@ fn node_that_cannot_start_again_stays_ended_and_others_serve() {
     assert!(last.contains("node 3 did not start again: ") && last.contains("node/member: "), "{last}");
     assert!(last.contains("5 times in a row") && last.contains("The others go on: `--endpoint "), "{last}");
     let log = cluster.log();
+    // The node itself does not print the reason a second time.
+    let reasons = log.lines().filter(|line| line.contains("node/member: "));
+    assert!(reasons.clone().all(|line| line.starts_with("zerohop: node 3 did not start again: ")), "{log}");
     let delays = log.lines().filter_map(|line| Some(line.split_once("it starts again in ")?.1));
     let delays: Vec<&str> = delays.collect();
     // The first run counts only if it was short.
