@@ -81,8 +81,8 @@ pub struct Reactor<D, S: Service> {
     now: ClockSample,
     /// The events of the last wait; cleared in every turn and kept for its capacity.
     events: Vec<DriverEvent>,
-    /// Connections that have work in this turn, each once.
-    ready: VecDeque<ConnectionId>,
+    /// Connections that have work in this turn, each once, with [`TurnBatch::arrived_us`] of the turn that has found the work.
+    ready: VecDeque<(ConnectionId, u64)>,
     /// The buffer that all reads share, and the buffer into which compressed bodies are expanded.
     shared: Vec<u8>,
     expanded: Vec<u8>,
@@ -107,6 +107,8 @@ struct TurnBatch {
     requests: u32,
     bytes: usize,
     touched: bool,
+    /// See [`Service::turn_begins`].
+    arrived_us: u64,
 }
 
 impl<D: Driver, S: Service> Reactor<D, S> {
@@ -163,13 +165,15 @@ impl<D: Driver, S: Service> Reactor<D, S> {
         self.driver.count_requests(self.batch.frames);
         self.driver.wait(time_out, &mut self.events)?;
         self.now = self.driver.now();
-        self.batch = TurnBatch::default();
+        let arrived_us = self.service.turn_begins(self.now);
+        self.batch = TurnBatch { arrived_us, ..TurnBatch::default() };
         self.handle_events();
         self.accept();
         self.handle_notices();
         self.serve_ready();
         self.end_batch();
         self.flush_all();
+        self.service.answers_sent(&replies(&mut self.connections, &mut self.driver, self.now));
         self.sweep();
         if self.stop_ms.is_some_and(|stop_ms| self.has_stopped(stop_ms)) {
             self.close_all();
@@ -223,7 +227,7 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             && let Some(connection) = self.connections.get_mut(id)
             && !std::mem::replace(&mut connection.queued, true)
         {
-            self.ready.push_back(id);
+            self.ready.push_back((id, self.batch.arrived_us));
         }
     }
 
@@ -328,10 +332,11 @@ impl<D: Driver, S: Service> Reactor<D, S> {
             if self.batch_is_full() {
                 return;
             }
-            let Some(id) = self.ready.pop_front() else { return };
+            let Some((id, arrived_us)) = self.ready.pop_front() else { return };
             let Some(connection) = self.connections.get_mut(id) else { continue };
             connection.queued = false;
             if self.stop_ms.is_none() || connection.is_closing() {
+                self.service.connection_begins(arrived_us);
                 self.serve(id);
                 self.enqueue(id);
                 self.watch(id);

@@ -57,6 +57,12 @@ impl Replies<'_> {
         self.answer(token, epoch, &Message::Answer(Err(failure)));
     }
 
+    /// Whether the socket of a connection has not accepted all its answers yet.
+    #[must_use]
+    pub fn has_unsent(&self, id: ConnectionId) -> bool {
+        self.connections.get(id).is_some_and(|connection| connection.unsent() > 0)
+    }
+
     /// Drops a request without an answer, because the client has it already.
     pub fn drop_request(&mut self, token: RequestToken) {
         if self.remove_in_flight(token) {

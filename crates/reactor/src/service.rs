@@ -91,6 +91,24 @@ pub trait Service {
         false
     }
 
+    /// Begins a turn: the events that have arrived are handled from now on. Returns the time in microseconds on a clock of the service, or 0 if
+    /// the service measures nothing.
+    fn turn_begins(&mut self, now: ClockSample) -> u64 {
+        let _ = now;
+        0
+    }
+
+    /// The requests of a connection follow. `arrived_us` is the result of [`Service::turn_begins`] in the turn that found the connection
+    /// readable, which may be an earlier one.
+    fn connection_begins(&mut self, arrived_us: u64) {
+        let _ = arrived_us;
+    }
+
+    /// The answers of the turn were written, as far as sockets have accepted them: [`Replies::has_unsent`].
+    fn answers_sent(&mut self, replies: &Replies<'_>) {
+        let _ = replies;
+    }
+
     /// Handles a request, and answers it now or later. An answer that depends on durability waits for [`Service::end_of_batch`].
     fn request(
         &mut self,
