@@ -199,7 +199,8 @@ impl InstanceEffects for BatchAnswers {
             | InstanceEffect::SyncTimestampBound(_)
             | InstanceEffect::InvariantBroken { .. }
             | InstanceEffect::Drained { .. }
-            | InstanceEffect::SplitRegion(_) => {}
+            | InstanceEffect::SplitRegion(_)
+            | InstanceEffect::Flush(_) => {}
         }
     }
 }

@@ -65,7 +65,8 @@ impl InstanceEffects for OutputFrames {
             | InstanceEffect::FetchMap
             | InstanceEffect::InvariantBroken { .. }
             | InstanceEffect::Drained { .. }
-            | InstanceEffect::SplitRegion(_) => {}
+            | InstanceEffect::SplitRegion(_)
+            | InstanceEffect::Flush(_) => {}
         }
     }
 }

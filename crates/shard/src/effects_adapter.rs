@@ -10,7 +10,7 @@ use zerohop_wire::{Envelope, Failure, Message};
 use super::connections::Connections;
 use super::stats::RequestCounters;
 use super::transactions::{PartitionMessage, PendingMessages};
-use super::{AnswerOrigin, InstanceEffect, InstanceEffects};
+use super::{AnswerOrigin, FlushStage, InstanceEffect, InstanceEffects};
 use zerohop_partition::{FlushNeed, PartitionEffect, Token};
 use zerohop_replication::{PartitionKey, ReplicaEffect, TableEffects};
 
@@ -78,7 +78,12 @@ impl zerohop_partition::PartitionEffects for EffectsAdapter<'_> {
                     format!("transaction {id} is decided, and what it changes at {place} is lost there")
                 });
             }
-            PartitionEffect::FlushWanted(need) => self.flush_need = self.flush_need.max(need),
+            PartitionEffect::FlushWanted(need) => {
+                self.flush_need = self.flush_need.max(need);
+                if need == FlushNeed::Now {
+                    self.out.push(InstanceEffect::Flush(FlushStage::Wanted));
+                }
+            }
         }
     }
 }

@@ -163,6 +163,21 @@ pub enum InstanceEffect<'e> {
     },
     /// Requests a split of a region from the control group. The request is repeated, with growing pauses, while the region is too large.
     SplitRegion(&'e LargeRegion),
+    /// Reports a stage of a flush, for measurements. An owner that measures nothing ignores it.
+    Flush(FlushStage),
+}
+
+/// A stage of a flush of the instance's disk. One flush is in progress at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FlushStage {
+    /// The present step has appended an entry. What depends on it waits for the end of a flush that begins later.
+    Wanted,
+    /// A flush has begun. It covers all entries that were appended before.
+    Begun,
+    /// The flush has ended or failed. The answers that waited for it alone follow.
+    Ended,
+    /// All these answers have been sent.
+    Notified,
 }
 
 /// Takes the effects of an instance. The enum is exhaustive, so that no owner leaves an effect out unnoticed.

@@ -15,7 +15,9 @@ use super::clock::ClockReading;
 use super::effects_adapter::{EffectsAdapter, send_peer};
 use super::engine_name::engine_id;
 use super::member_options::options_of;
-use super::{Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError, effects_adapter};
+use super::{
+    FlushStage, Identity, Instance, InstanceEffect, InstanceEffects, InstanceOpenError, effects_adapter,
+};
 use crate::limits::{FLUSH_LATER_MS, FLUSH_ROUNDS_MAX, REPORT_SYNCS_MAX, TRANSIT_ROUNDS_MAX};
 use zerohop_partition::HashRange;
 use zerohop_partition::MapView;
@@ -434,6 +436,7 @@ impl<D: Disk> Instance<D> {
                 return self.partitions.by.put_unflushed(keys);
             }
             self.partitions.flushing = keys;
+            effects.push(InstanceEffect::Flush(FlushStage::Begun));
             match begun {
                 Ok(true) => return,
                 Ok(false) => {}
@@ -455,6 +458,7 @@ impl<D: Disk> Instance<D> {
             self.deliver_all(effects);
             let keys = self.partitions.by.take_unflushed();
             self.counters.flushes += 1;
+            effects.push(InstanceEffect::Flush(FlushStage::Begun));
             let event = match self.engine.flush() {
                 Ok(()) => ReplicaEvent::Flushed,
                 Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {
@@ -486,9 +490,14 @@ impl<D: Disk> Instance<D> {
     }
 
     fn notify_flushed(&mut self, event: &ReplicaEvent<'_>, effects: &mut dyn InstanceEffects) {
+        if self.partitions.flushing.is_empty() {
+            return;
+        }
+        effects.push(InstanceEffect::Flush(FlushStage::Ended));
         for key in std::mem::take(&mut self.partitions.flushing) {
             self.notify_replica(key, event.clone(), effects);
         }
+        effects.push(InstanceEffect::Flush(FlushStage::Notified));
     }
 
     fn check_leases(&mut self, effects: &mut dyn InstanceEffects) {

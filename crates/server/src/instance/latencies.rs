@@ -88,9 +88,10 @@ pub(crate) struct OperationLatencies {
 }
 
 /// A connection, and a request of it.
-type RequestKey = (u64, u64);
+pub(crate) type RequestKey = (u64, u64);
 
-fn key(to: Token) -> RequestKey {
+#[inline]
+pub(crate) fn key(to: Token) -> RequestKey {
     (to.connection, to.request.0)
 }
 
@@ -117,10 +118,10 @@ impl OperationLatencies {
         self.clock.elapsed().as_micros() as u64
     }
 
-    /// A request is about to be processed.
+    /// A request of this class is about to be processed.
     #[inline]
-    pub(crate) fn begin(&mut self, to: Token, message: &Message<'_>) {
-        self.current = OperationClass::of(message).map(|class| (key(to), class));
+    pub(crate) fn begin(&mut self, to: Token, class: Option<OperationClass>) {
+        self.current = class.map(|class| (key(to), class));
     }
 
     /// The request has been processed.
@@ -219,17 +220,17 @@ mod tests {
         let mut latencies = OperationLatencies::new();
         latencies.batch_us = 1_000;
         let read = |query| Message::Read { seen: Timestamp::ZERO, read: RecordRead { key: b"k", query } };
-        let lookup = read(Query::Lookup);
+        let lookup = OperationClass::of(&read(Query::Lookup));
         // Two reads are answered at once, at the end of a batch of 100 microseconds.
         for request in 1..=2 {
-            latencies.begin(token(1, request), &lookup);
+            latencies.begin(token(1, request), lookup);
             latencies.answered(token(1, request));
             latencies.end_call();
         }
         // Three more wait; the first of them stands for all.
         let wait = |latencies: &mut OperationLatencies, waiting: &[(u64, u64)]| {
             for (connection, request) in waiting {
-                latencies.begin(token(*connection, *request), &lookup);
+                latencies.begin(token(*connection, *request), lookup);
                 latencies.end_call();
             }
             assert_eq!(latencies.pending.len(), 1);

@@ -19,6 +19,15 @@ pub(crate) const LINK_RETRY_MS_MIN: u64 = 5;
 /// See [`LINK_RETRY_MS_MIN`].
 pub(crate) const LINK_RETRY_MS_MAX: u64 = 500;
 
+/// How long waits of operations are recorded after the last request for them.
+pub(crate) const RECORDING_MS: u64 = 10_000;
+
+/// Number of flushes whose ends are kept while waits are recorded: an answer that waits for other instances is seldom more flushes behind.
+pub(crate) const FLUSH_ENDS_MAX: usize = 64;
+
+/// Maximum number of answers whose writing to a socket is recorded at the same time; further ones are not counted.
+pub(crate) const UNWRITTEN_MAX: usize = 65_536;
+
 /// Maximum number of snapshots of one partition for one token: a quarter of the partition's limit.
 pub(crate) const TOKEN_SNAPSHOTS_MAX: usize = SNAPSHOTS_MAX / 4;
 

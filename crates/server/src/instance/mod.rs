@@ -17,6 +17,7 @@ mod notice;
 mod outlet;
 mod service;
 mod shares;
+mod stage_waits;
 #[cfg(debug_assertions)]
 mod test_break;
 #[cfg(test)]
@@ -26,6 +27,7 @@ mod timestamp_bounds;
 mod watches;
 
 pub(crate) use self::notice::{Figures, InstanceMessage, InstanceNotice};
+pub(crate) use self::stage_waits::by_stage;
 pub(crate) use self::thread::{
     EndReport, InstanceExit, InstancePlan, OpenResult, ReadyToServe, RecoveredData, panic_message, start,
 };

@@ -14,6 +14,7 @@ use zerohop_wire::ids::{InstanceId, KeyspaceId, PartitionId};
 use super::latencies::OperationLatencies;
 use super::links::Links;
 use super::notice::InstanceMessage;
+use super::stage_waits::StageWaits;
 use super::timestamp_bounds::TimestampBounds;
 use crate::control_job::{ControlJob, ReplyTo};
 
@@ -31,6 +32,8 @@ pub(crate) struct Outlet {
     pub(crate) this_member: InstanceId,
     /// Times of requests of native clients.
     pub(crate) latencies: OperationLatencies,
+    /// Where these requests wait.
+    pub(crate) stage_waits: StageWaits,
 }
 
 impl Outlet {
@@ -95,6 +98,7 @@ impl InstanceEffects for OutletEffects<'_, '_> {
                     "{broken}: this replica has stopped until the node starts again; another in-sync replica takes over if there is one"
                 )
             }
+            InstanceEffect::Flush(stage) => self.outlet.stage_waits.flush(stage),
             InstanceEffect::SplitRegion(large) => self.outlet.split_region(large),
             InstanceEffect::Drained { keyspace, map } => {
                 self.outlet.send_to_manager(InstanceMessage::Drained {
@@ -113,6 +117,7 @@ impl OutletEffects<'_, '_> {
             return self.outlet.answered.push((to.request.0, UnitAnswer::of(message)));
         }
         self.outlet.latencies.answered(to);
+        self.outlet.stage_waits.answered(to);
         let AnswerOrigin { keyspace, partition, epoch, read_lock_us } = place;
         let connection = ConnectionId::from_u64(to.connection);
         let token = RequestToken { connection, request: to.request, keyspace, partition };
@@ -121,6 +126,7 @@ impl OutletEffects<'_, '_> {
 
     fn drop_request(&mut self, to: Token) {
         self.outlet.latencies.dropped(to);
+        self.outlet.stage_waits.dropped(to);
         // Nothing is sent, so these fields of the answer are not read.
         let (keyspace, partition) = (KeyspaceId::NONE, PartitionId(0));
         let connection = ConnectionId::from_u64(to.connection);

@@ -11,6 +11,7 @@ use zerohop_disk::{FileShortage, FileSizeLimit};
 use zerohop_engine::disk::Disk;
 use zerohop_monitoring::Histogram;
 use zerohop_partition::Token;
+use zerohop_placement::{ClusterMap, Durability};
 use zerohop_reactor::NodeAddresses;
 use zerohop_reactor::{
     ClockSample, CloseReason, ConnectionId, Flow, ForeignResult, Maintenance, ReactorCounters, Replies,
@@ -18,16 +19,17 @@ use zerohop_reactor::{
 };
 use zerohop_shard::{ClockReading, Identity, Instance};
 use zerohop_wire::auth::Access;
-use zerohop_wire::ids::{PartitionEpoch, RequestId};
+use zerohop_wire::ids::{KeyspaceId, PartitionEpoch, RequestId};
 use zerohop_wire::messages::{Admin, EntryName, Hello, HelloAck, PeerBody, PeerMessage};
 use zerohop_wire::{AuthFault, BadRequestReason, Envelope, Failure, Message};
 
 use super::gateway::{Gateway, InstanceContext};
-use super::latencies::OperationLatencies;
+use super::latencies::{OperationClass, OperationLatencies};
 use super::links::Links;
 use super::notice::{Figures, InstanceMessage, InstanceNotice};
 use super::outlet::{Outlet, OutletEffects};
 use super::shares::{TokenShares, waits};
+use super::stage_waits::StageWaits;
 use super::timestamp_bounds::TimestampBounds;
 use super::watches::ClientWatch;
 use crate::access::permits_request;
@@ -92,6 +94,7 @@ impl<D: Disk> InstanceService<D> {
             jobs: manager.clone(),
             this_member: me,
             latencies: OperationLatencies::new(),
+            stage_waits: StageWaits::default(),
         };
         InstanceService {
             instance,
@@ -167,7 +170,7 @@ impl<D: Disk> InstanceService<D> {
         requested.iter().filter_map(of).collect()
     }
 
-    fn figures(&mut self, now: ClockSample, replies: &Replies<'_>) -> Box<Figures> {
+    fn figures(&mut self, records_waits: bool, now: ClockSample, replies: &Replies<'_>) -> Box<Figures> {
         let mut watches = self.instance.watches(time(now));
         Box::new(Figures {
             stats: self.instance.stats(),
@@ -181,12 +184,26 @@ impl<D: Disk> InstanceService<D> {
             batch_requests: self.batch.all_requests,
             batch_us: self.batch.all_us,
             operations_us: self.outlet.latencies.histograms(),
+            stage_waits_us: records_waits.then(|| self.outlet.stage_waits.record(now.elapsed_ms)),
         })
     }
 }
 
 impl<D: Disk> Service for InstanceService<D> {
     type Notice = InstanceNotice;
+
+    fn turn_begins(&mut self, now: ClockSample) -> u64 {
+        self.outlet.stage_waits.turn_begins(now.elapsed_ms)
+    }
+
+    fn connection_begins(&mut self, arrived_us: u64) {
+        self.outlet.stage_waits.connection_begins(arrived_us);
+    }
+
+    fn answers_sent(&mut self, replies: &Replies<'_>) {
+        let has_unsent = |connection| replies.has_unsent(ConnectionId::from_u64(connection));
+        self.outlet.stage_waits.answers_sent(has_unsent);
+    }
 
     fn hello(
         &mut self,
@@ -229,10 +246,14 @@ impl<D: Disk> Service for InstanceService<D> {
             return self.forward(token, admin.encoded, replies);
         }
         let to = Token { connection: token.connection.to_u64(), request: token.request };
-        self.outlet.latencies.begin(to, &message);
+        let class = OperationClass::of(&message);
+        self.outlet.latencies.begin(to, class);
+        let map = self.instance.map();
+        self.outlet.stage_waits.begin(to, class, || is_synced(map, envelope.keyspace));
         let mut effects = OutletEffects { replies, outlet: &mut self.outlet, now };
         self.instance.request(time(now), to, envelope, &message, &mut effects);
         self.outlet.latencies.end_call();
+        self.outlet.stage_waits.end_step();
     }
 
     fn is_node(&mut self, address: IpAddr) -> bool {
@@ -268,8 +289,10 @@ impl<D: Disk> Service for InstanceService<D> {
         }
         // No client is answered: the token names no connection.
         let to = Token { connection: u64::MAX >> 1, request: RequestId(0) };
+        self.outlet.stage_waits.set_peer_message(true);
         let mut effects = OutletEffects { replies, outlet: &mut self.outlet, now };
         self.instance.request(time(now), to, envelope, &message, &mut effects);
+        self.outlet.stage_waits.set_peer_message(false);
     }
 
     fn peer_connected(
@@ -300,7 +323,9 @@ impl<D: Disk> Service for InstanceService<D> {
                 // A caller that has stopped waiting learns this from its next query.
                 drop(done.send(result));
             }
-            InstanceNotice::Figures(requester) => drop(requester.send(self.figures(now, replies))),
+            InstanceNotice::Figures { records_waits, reply_to: requester } => {
+                drop(requester.send(self.figures(records_waits, now, replies)))
+            }
             InstanceNotice::LogEnds { logs: requested, reply_to: requester } => {
                 drop(requester.send(self.log_ends(&requested)))
             }
@@ -387,6 +412,7 @@ impl<D: Disk> Service for InstanceService<D> {
     fn closed(&mut self, connection: ConnectionId) {
         self.outlet.links.closed(connection, self.now_ms);
         self.outlet.latencies.closed(connection.to_u64());
+        self.outlet.stage_waits.closed(connection.to_u64());
         self.instance.disconnected(connection.to_u64());
         self.gateway.closed(connection, &mut self.instance, self.now_ms);
     }
@@ -504,6 +530,11 @@ impl Refusals {
             self.log_again_ms = now.elapsed_ms + REFUSALS_LOG_INTERVAL_MS;
         }
     }
+}
+
+/// Whether answers of a keyspace wait for flushes.
+fn is_synced(map: &ClusterMap, keyspace: KeyspaceId) -> bool {
+    map.keyspace(keyspace).is_some_and(|found| found.config().durability == Durability::Sync)
 }
 
 fn time(now: ClockSample) -> ClockReading {

@@ -203,7 +203,7 @@ fn excess_control_requests_are_refused() {
 fn stats_and_fault_message_are_reported() {
     let bench = ServiceBench::start(1);
     let (requester, answer) = tokio::sync::oneshot::channel();
-    bench.mailbox.leave(InstanceNotice::Figures(requester)).unwrap();
+    bench.mailbox.leave(InstanceNotice::Figures { records_waits: false, reply_to: requester }).unwrap();
     let figures = answer.blocking_recv().unwrap();
     assert_eq!((figures.stats.partitions, figures.connections), (256, 0));
     bench.mailbox.leave(InstanceNotice::Panic).unwrap();

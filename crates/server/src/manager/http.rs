@@ -37,6 +37,9 @@ const FOREIGN_NAME: &str = "the cluster has no secret, so that HTTP is served on
                             localhost, by the address that it listens on, or by a name given with --http-name\n";
 const WHAT_THERE_IS: &str = "there is /metrics, /health and /status, and a page at /\n";
 
+/// The query of `/metrics` with which a node records and reports the stages in which operations wait.
+const WAITS_QUERY: &str = "waits";
+
 /// The page of `/`: it reads `/status` again and again.
 const PAGE: &str = include_str!("page.html");
 /// The page loads nothing of other servers, and is shown in no other page.
@@ -65,7 +68,8 @@ pub(super) async fn serve(visitor: &ManagerConnectionGuard, stream: Stream) {
         if may_read && !is_known.replace(true) {
             visitor.is_known();
         }
-        let response = respond(shared, request.method(), request.uri().path(), may_read).await;
+        let uri = request.uri();
+        let response = respond(shared, request.method(), (uri.path(), uri.query()), may_read).await;
         // A connection without the bearer token gets only one answer.
         Ok::<_, Infallible>(if may_read { response } else { last(response) })
     });
@@ -91,7 +95,7 @@ pub(super) async fn serve(visitor: &ManagerConnectionGuard, stream: Stream) {
 async fn respond(
     shared: &Rc<ManagerShared>,
     method: &Method,
-    path: &str,
+    (path, query): (&str, Option<&str>),
     may_read: bool,
 ) -> Response<Full<Bytes>> {
     if method != Method::GET && method != Method::HEAD {
@@ -118,7 +122,7 @@ async fn respond(
             let status = status::collect_status(shared).await;
             response(StatusCode::OK, JSON, status::to_json(&status).to_string())
         }
-        "/metrics" => match metrics::text(shared).await {
+        "/metrics" => match metrics::text(shared, query == Some(WAITS_QUERY)).await {
             Ok(text) => response(StatusCode::OK, METRICS_CONTENT_TYPE, text),
             Err(error) => response(StatusCode::INTERNAL_SERVER_ERROR, TEXT, format!("{error}\n")),
         },
@@ -232,7 +236,7 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let may_read = may_read(shared, shown.map(str::as_bytes));
-            let response = respond(shared, &Method::GET, path, may_read).await;
+            let response = respond(shared, &Method::GET, (path, None), may_read).await;
             let status = response.status();
             let body = response.into_body().collect().await.unwrap().to_bytes();
             (status, String::from_utf8(body.to_vec()).unwrap())

@@ -163,11 +163,17 @@ pub(super) type InstanceFigures = Option<Box<Figures>>;
 
 /// Requests the figures of every instance.
 pub(super) async fn figures(instances: &[InstanceHandle]) -> Vec<InstanceFigures> {
+    figures_with(instances, false).await
+}
+
+/// The same; `records_waits`: every instance records where operations wait, for some seconds from now on, and reports it.
+pub(super) async fn figures_with(instances: &[InstanceHandle], records_waits: bool) -> Vec<InstanceFigures> {
     let due = Instant::now() + STATS_WAIT;
     let mut waits = Vec::with_capacity(instances.len());
     for instance in instances {
         let (requester, answer) = oneshot::channel();
-        waits.push(instance.leave(InstanceNotice::Figures(requester), due).await.then_some(answer));
+        let notice = InstanceNotice::Figures { records_waits, reply_to: requester };
+        waits.push(instance.leave(notice, due).await.then_some(answer));
     }
     let mut figures = Vec::with_capacity(waits.len());
     for answer in waits {

@@ -16,12 +16,13 @@ use super::groups::GroupCounts;
 use super::shared::ManagerShared;
 use super::view::{ClusterView, unserved_reason};
 use super::{groups, instances, status, watches};
-use crate::instance::{Figures, RecoveredData};
+use crate::instance::{Figures, RecoveredData, by_stage};
 use crate::process::{cpu_s, resident_bytes};
 
-/// The text. Errors: those of a writer; a string never fails.
-pub(super) async fn text(shared: &ManagerShared) -> Result<String, fmt::Error> {
-    let figures = instances::figures(shared.instances()).await;
+/// The text; `records_waits`: with the stages in which operations wait, which are recorded for some seconds from now on. Errors: those of a
+/// writer; a string never fails.
+pub(super) async fn text(shared: &ManagerShared, records_waits: bool) -> Result<String, fmt::Error> {
+    let figures = instances::figures_with(shared.instances(), records_waits).await;
     let mut view = ClusterView::of(shared).await;
     view.add_own_partitions(&figures);
     let instances = shared.instances().iter().zip(figures).map(|(instance, figures)| InstanceMetrics {
@@ -465,6 +466,21 @@ impl MetricsSnapshot {
             figures.operations_us.iter().try_for_each(|(class, histogram)| {
                 let (sum, count, buckets) = histogram.seconds();
                 let labels = vec![("instance", &*one.id), ("operation", class.text())];
+                family.histogram_of(&labels, (sum, count, &buckets))
+            })
+        })?;
+        let has_waits = |one: &InstanceMetrics| {
+            one.figures.as_ref().is_some_and(|figures| figures.stage_waits_us.is_some())
+        };
+        if !self.instances.iter().any(has_waits) {
+            return Ok(());
+        }
+        let help = "Time of operations of native clients in each stage; recorded only while it is requested";
+        let mut family = Family::histogram(encoder, "stage_seconds", help)?;
+        self.each(|one, figures| {
+            figures.stage_waits_us.iter().flat_map(by_stage).try_for_each(|(stage, histogram)| {
+                let (sum, count, buckets) = histogram.seconds();
+                let labels = vec![("instance", &*one.id), ("stage", stage.text())];
                 family.histogram_of(&labels, (sum, count, &buckets))
             })
         })

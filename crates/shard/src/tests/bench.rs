@@ -20,8 +20,8 @@ use zerohop_wire::messages::{
 use zerohop_wire::{Envelope, Failure, Message, messages};
 
 use super::super::{
-    AnswerOrigin, ClockReading, Identity, Instance, InstanceEffect, InstanceEffects, InstanceOptions,
-    LargeRegion, OpenReport,
+    AnswerOrigin, ClockReading, FlushStage, Identity, Instance, InstanceEffect, InstanceEffects,
+    InstanceOptions, LargeRegion, OpenReport,
 };
 use zerohop_partition::Token;
 use zerohop_partition::limits::READ_LOCK_MS;
@@ -43,6 +43,8 @@ pub(super) struct BenchOutput {
     pub(super) proposals: Vec<(AnswerOrigin, zerohop_replication::GroupChange)>,
     pub(super) drained: Vec<(KeyspaceId, MapEpoch)>,
     pub(super) large_regions: Vec<LargeRegion>,
+    /// Stages of flushes, each with the number of answers before it.
+    pub(super) flushes: Vec<(FlushStage, usize)>,
     pub(super) broken: Vec<(PartitionId, &'static str)>,
 }
 
@@ -62,6 +64,7 @@ impl InstanceEffects for BenchOutput {
             InstanceEffect::InvariantBroken { partition, broken, .. } => {
                 self.broken.push((partition, broken.rule))
             }
+            InstanceEffect::Flush(stage) => self.flushes.push((stage, self.answers.len())),
             InstanceEffect::FetchMap => {}
         }
     }

@@ -10,6 +10,7 @@ use zerohop_wire::messages::{
 };
 use zerohop_wire::{BadRequestReason, Envelope, Failure, Features, Message};
 
+use super::super::FlushStage;
 use super::bench::{CLUSTER, DEFAULT, InstanceBench, create};
 
 fn hello(cluster: ClusterId, map_epoch: u64) -> Hello<'static> {
@@ -58,6 +59,25 @@ fn synced_write_is_answered_only_after_flush_of_its_batch() {
     assert_eq!(bench.answer(read), Some(Ok("v".to_owned())));
     let (mut bench, _) = bench.crash();
     assert_eq!(bench.value(2, "k19"), Ok("v".to_owned()));
+}
+
+#[test]
+fn stages_of_flush_are_reported_around_answers_that_waited_for_it() {
+    let mut bench = InstanceBench::new();
+    let delta = create(bench.instance.map(), 2, "papers", Durability::Sync);
+    bench.apply(&delta);
+    bench.end();
+    bench.sent.flushes.clear();
+    let put = bench.put(DEFAULT, "a", "1");
+    bench.end();
+    assert_eq!(bench.answer(put), Some(Ok("done".to_owned())));
+    assert_eq!(bench.sent.flushes, [], "the keyspace is kept in memory");
+    let answers = bench.sent.answers.len();
+    bench.put(2, "a", "1");
+    bench.end();
+    let stages = [FlushStage::Wanted, FlushStage::Begun, FlushStage::Ended, FlushStage::Notified];
+    let expected: Vec<_> = stages.into_iter().zip([0, 0, 0, 1].map(|more| answers + more)).collect();
+    assert_eq!(bench.sent.flushes, expected);
 }
 
 #[test]

@@ -98,6 +98,7 @@ impl InstanceEffects for Collect<'_> {
             }
             InstanceEffect::Drained { keyspace, map } => self.output.drained.push((keyspace, map)),
             InstanceEffect::SplitRegion(large) => self.output.large_regions.push(large.clone()),
+            InstanceEffect::Flush(_) => {}
         }
     }
 }

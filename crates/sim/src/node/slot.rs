@@ -72,7 +72,8 @@ impl InstanceEffects for Answers<'_> {
             | InstanceEffect::FetchMap
             | InstanceEffect::SyncTimestampBound(_)
             | InstanceEffect::Drained { .. }
-            | InstanceEffect::SplitRegion(_) => {}
+            | InstanceEffect::SplitRegion(_)
+            | InstanceEffect::Flush(_) => {}
         }
     }
 }

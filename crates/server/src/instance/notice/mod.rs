@@ -18,6 +18,7 @@ use zerohop_shard::{AnswerOrigin, InstanceStats, KeyspaceWatches, MapChangeError
 use zerohop_wire::ids::{InstanceId, KeyspaceId, MapEpoch, Timestamp};
 
 use crate::instance::latencies::OperationClass;
+use crate::instance::stage_waits::StageHistograms;
 use crate::instance::watches::ClientWatch;
 use zerohop_relay::{ReplyBatch, Units};
 
@@ -35,7 +36,12 @@ pub(crate) enum InstanceNotice {
         done: oneshot::Sender<Result<(), MapChangeError>>,
     },
     /// Report your figures.
-    Figures(oneshot::Sender<Box<Figures>>),
+    Figures {
+        /// Record where operations wait from now on, and report what was recorded.
+        records_waits: bool,
+        /// The channel for the answer.
+        reply_to: oneshot::Sender<Box<Figures>>,
+    },
     /// Report the ends of these logs, as far as they are here.
     LogEnds {
         /// The logs, with the epochs of their groups.
@@ -104,6 +110,8 @@ pub(crate) struct Figures {
     pub(crate) keyspace_watches: BTreeMap<KeyspaceId, KeyspaceWatches>,
     /// Time from a request of a native client to its answer, in microseconds, by class.
     pub(crate) operations_us: Vec<(OperationClass, LatencyHistogram)>,
+    /// Time in each stage of the operations of native clients, if it was requested.
+    pub(crate) stage_waits_us: Option<StageHistograms>,
 }
 
 /// Messages of an instance to its manager, for the control group. The instance repeats a request until the map changes, so a message without room

@@ -81,7 +81,10 @@ impl Pair {
 
     fn figures(&self, place: usize) -> Box<Figures> {
         let (requester, answer) = tokio::sync::oneshot::channel();
-        self.bench(place).mailbox.leave(InstanceNotice::Figures(requester)).unwrap();
+        self.bench(place)
+            .mailbox
+            .leave(InstanceNotice::Figures { records_waits: false, reply_to: requester })
+            .unwrap();
         answer.blocking_recv().unwrap()
     }
 
