@@ -25,6 +25,9 @@ use crate::output;
 /// Rates over shorter times are meaningless.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
+/// Nodes record waits for ten seconds after a request for them.
+const WAITS_RENEWAL: Duration = Duration::from_secs(4);
+
 /// A longer interval is a mistake.
 const INTERVAL_MAX: Duration = Duration::from_secs(86_400);
 
@@ -38,6 +41,9 @@ pub(crate) struct TopArguments {
     /// Prints once, after one interval, and ends.
     #[arg(long)]
     once: bool,
+    /// Also shows where operations wait: queue, log, flush, peers, socket. Nodes measure this only while it is shown.
+    #[arg(long)]
+    waits: bool,
     /// Prints JSON, one object for each interval.
     #[arg(long)]
     json: bool,
@@ -75,6 +81,7 @@ type NodeSamples = BTreeMap<u32, Result<Sample, String>>;
 /// How the metrics of nodes are read.
 #[derive(Clone)]
 struct MetricsAccess {
+    path: &'static str,
     bearer: Option<String>,
     tls: Option<ClientTls>,
 }
@@ -101,11 +108,13 @@ async fn print_tables(
     is_screen: bool,
     has_keys: bool,
 ) -> Result<CommandEnding, CommandError> {
-    let TopArguments { target, interval, once, json } = arguments;
-    let metrics = MetricsAccess { bearer: target.bearer()?, tls: target.tls()? };
+    let TopArguments { target, interval, once, waits, json } = arguments;
+    let path = if *waits { "/metrics?waits" } else { "/metrics" };
+    let metrics = MetricsAccess { path, bearer: target.bearer()?, tls: target.tls()? };
     let client = target.connect().await?;
     let mut begin = Instant::now();
-    let mut before = query_all(&admin::status(&client).await?.nodes, &metrics).await;
+    let mut nodes = admin::status(&client).await?.nodes;
+    let mut before = query_all(&nodes, &metrics).await;
     // If one manager refuses these credentials, all of them do.
     if !before.is_empty()
         && before.values().all(|samples| samples.as_ref().is_err_and(|why| why == http::SECRET_REQUIRED))
@@ -116,9 +125,15 @@ async fn print_tables(
         ));
     }
     loop {
-        sleep_until(begin + *interval).await;
+        let end = begin + *interval;
+        while *waits && end - Instant::now() > WAITS_RENEWAL {
+            sleep_until(Instant::now() + WAITS_RENEWAL).await;
+            query_all(&nodes, &metrics).await;
+        }
+        sleep_until(end).await;
         let now = Instant::now();
         let status = admin::status(&client).await?;
+        nodes.clone_from(&status.nodes);
         let samples = query_all(&status.nodes, &metrics).await;
         let shown = TopOutput::of(status, &before, &samples, (now - begin).as_secs_f64());
         if *json {
@@ -152,9 +167,8 @@ async fn query_all(nodes: &[NodeStatus], access: &MetricsAccess) -> NodeSamples 
     let up = nodes.iter().filter(|node| node.state != "down");
     let queries: Vec<_> = up
         .map(|node| {
-            let (address, MetricsAccess { bearer, tls }) = (node.manager.clone(), access.clone());
-            let answer =
-                async move { http::get(&address, "/metrics", bearer.as_deref(), tls.as_ref()).await };
+            let (address, MetricsAccess { path, bearer, tls }) = (node.manager.clone(), access.clone());
+            let answer = async move { http::get(&address, path, bearer.as_deref(), tls.as_ref()).await };
             (node.id, tokio::spawn(answer))
         })
         .collect();

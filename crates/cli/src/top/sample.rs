@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// The values of `/metrics`, summed over the node's instances: by name, with `{le="…"}` behind it
-/// for buckets.
+/// The values of `/metrics`, summed over the node's instances: by name, with the labels `stage` and `le`
+/// behind it where there are any: `{le="…"}`, `{stage="…"}`, `{stage="…",le="…"}`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Sample(BTreeMap<String, f64>);
 
@@ -27,7 +27,28 @@ pub(super) struct Figures {
     /// Processor time: 2.0 is two full processors.
     pub(super) processors: f64,
     pub(super) troubles: f64,
+    /// The stages in which operations wait, in their order; `None`: they were not requested, or the node cannot report them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waits: Option<Vec<StageFigures>>,
 }
+
+/// The waits of operations in one stage.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct StageFigures {
+    pub(super) stage: &'static str,
+    pub(super) waits_per_s: f64,
+    /// The time of all operations in this stage: the mean number of operations in it.
+    pub(super) seconds_per_s: f64,
+    /// The bounds of the histogram's buckets, in microseconds; `None`: no operation was in this stage.
+    pub(super) us_p50: Option<f64>,
+    pub(super) us_p99: Option<f64>,
+}
+
+/// The stages, in the order of an operation's way.
+const STAGES: [&str; 6] = ["queue", "log", "flush", "peers", "other", "socket"];
+
+/// The buckets of batches.
+const BATCHES: &str = "zerohop_batch_seconds_bucket{le=\"";
 
 impl Sample {
     /// Parses the text of metrics; other lines are skipped.
@@ -37,10 +58,11 @@ impl Sample {
             let Some((name, value)) = line.rsplit_once(' ') else { continue };
             let Ok(value) = value.parse::<f64>() else { continue };
             let (name, labels) = name.split_once('{').unwrap_or((name, ""));
-            let bucket = labels.split(['{', ',', '}']).find(|label| label.starts_with("le="));
-            let key = match bucket {
-                Some(bucket) => format!("{name}{{{bucket}}}"),
-                None => name.to_owned(),
+            let label = |name: &str| labels.split([',', '}']).find(|label| label.starts_with(name));
+            let key = match (label("stage="), label("le=")) {
+                (Some(stage), Some(bucket)) => format!("{name}{{{stage},{bucket}}}"),
+                (Some(label), None) | (None, Some(label)) => format!("{name}{{{label}}}"),
+                (None, None) => name.to_owned(),
             };
             *sums.entry(key).or_insert(0.0) += value;
         }
@@ -60,20 +82,42 @@ impl Sample {
             failures_per_s: rate("failures_total"),
             received_bytes_per_s: rate("received_bytes_total"),
             sent_bytes_per_s: rate("sent_bytes_total"),
-            batch_us_p50: self.quantile(before, 0.5),
-            batch_us_p99: self.quantile(before, 0.99),
+            batch_us_p50: self.quantile(before, BATCHES, 0.5),
+            batch_us_p99: self.quantile(before, BATCHES, 0.99),
             connections: self.get("connections"),
             records: self.get("records"),
             log_bytes: self.get("log_bytes"),
             resident_bytes: self.get("process_resident_bytes"),
             processors: rate("process_cpu_seconds_total"),
             troubles: self.get("troubles"),
+            waits: self.waits(before, seconds),
         }
     }
 
-    /// The bound of the bucket that contains this quantile of the batches since `before`.
-    fn quantile(&self, before: &Sample, part: f64) -> Option<f64> {
-        let prefix = "zerohop_batch_seconds_bucket{le=\"";
+    /// The stages in which operations waited since `before`; `None`: the sample has none.
+    fn waits(&self, before: &Sample, seconds: f64) -> Option<Vec<StageFigures>> {
+        let of_stage = |stage: &&'static str| {
+            let rate = |part: &str| {
+                let name = format!("zerohop_stage_seconds_{part}{{stage=\"{stage}\"}}");
+                let now = self.0.get(&name)?;
+                Some(((now - before.0.get(&name).copied().unwrap_or(0.0)) / seconds).max(0.0))
+            };
+            let buckets = format!("zerohop_stage_seconds_bucket{{stage=\"{stage}\",le=\"");
+            Some(StageFigures {
+                stage,
+                waits_per_s: rate("count")?,
+                seconds_per_s: rate("sum")?,
+                us_p50: self.quantile(before, &buckets, 0.5),
+                us_p99: self.quantile(before, &buckets, 0.99),
+            })
+        };
+        let waits: Vec<StageFigures> = STAGES.iter().filter_map(of_stage).collect();
+        (!waits.is_empty()).then_some(waits)
+    }
+
+    /// The bound of the bucket that contains this quantile of the values since `before`, in microseconds. `prefix`: of the buckets of
+    /// the histogram, up to their bounds.
+    fn quantile(&self, before: &Sample, prefix: &str, part: f64) -> Option<f64> {
         let mut buckets: Vec<(f64, f64)> = self
             .0
             .range(prefix.to_owned()..)
@@ -98,10 +142,6 @@ impl Sample {
 impl Figures {
     /// The sum of both nodes; for times the maximum.
     pub(super) fn with(self, other: &Figures) -> Figures {
-        let longer = |one: Option<f64>, other: Option<f64>| match (one, other) {
-            (Some(one), Some(other)) => Some(one.max(other)),
-            (one, other) => one.or(other),
-        };
         Figures {
             answers_per_s: self.answers_per_s + other.answers_per_s,
             failures_per_s: self.failures_per_s + other.failures_per_s,
@@ -115,6 +155,33 @@ impl Figures {
             resident_bytes: self.resident_bytes + other.resident_bytes,
             processors: self.processors + other.processors,
             troubles: self.troubles + other.troubles,
+            waits: match (self.waits, &other.waits) {
+                (Some(one), Some(other)) => {
+                    Some(one.into_iter().zip(other).map(|(one, other)| one.with(other)).collect())
+                }
+                (one, other) => one.or_else(|| other.clone()),
+            },
+        }
+    }
+}
+
+/// The longer of two times.
+fn longer(one: Option<f64>, other: Option<f64>) -> Option<f64> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.max(other)),
+        (one, other) => one.or(other),
+    }
+}
+
+impl StageFigures {
+    /// The sum of both nodes in the same stage; for times the maximum.
+    fn with(self, other: &StageFigures) -> StageFigures {
+        StageFigures {
+            stage: self.stage,
+            waits_per_s: self.waits_per_s + other.waits_per_s,
+            seconds_per_s: self.seconds_per_s + other.seconds_per_s,
+            us_p50: longer(self.us_p50, other.us_p50),
+            us_p99: longer(self.us_p99, other.us_p99),
         }
     }
 }
@@ -154,6 +221,39 @@ mod tests {
         let figures = Sample::read(&text([1, 0], [5, 5, 5])).since(&before, 1.0);
         assert_eq!((figures.answers_per_s, figures.batch_us_p50), (0.0, None));
         assert_eq!(Sample::read("nonsense\n\n# x\n").since(&before, 1.0).records, 0.0);
+    }
+
+    #[test]
+    fn waits_are_by_stage_and_nodes_are_added() {
+        let text = |[flush, log]: [u64; 2]| {
+            format!(
+                "zerohop_stage_seconds_sum{{instance=\"1\",stage=\"flush\"}} {}\n\
+                 zerohop_stage_seconds_count{{instance=\"1\",stage=\"flush\"}} {flush}\n\
+                 zerohop_stage_seconds_bucket{{le=\"0.001024\",instance=\"1\",stage=\"flush\"}} 0\n\
+                 zerohop_stage_seconds_bucket{{le=\"0.002048\",instance=\"1\",stage=\"flush\"}} {flush}\n\
+                 zerohop_stage_seconds_bucket{{le=\"+Inf\",instance=\"1\",stage=\"flush\"}} {flush}\n\
+                 zerohop_stage_seconds_sum{{instance=\"1\",stage=\"log\"}} 0\n\
+                 zerohop_stage_seconds_count{{instance=\"1\",stage=\"log\"}} {log}\n\
+                 zerohop_stage_seconds_bucket{{le=\"0.001024\",instance=\"1\",stage=\"log\"}} {log}\n\
+                 zerohop_stage_seconds_bucket{{le=\"+Inf\",instance=\"1\",stage=\"log\"}} {log}\n",
+                flush as f64 * 0.0015
+            )
+        };
+        let figures = Sample::read(&text([20, 100])).since(&Sample::read(&text([0, 100])), 2.0);
+        let flush = StageFigures {
+            stage: "flush",
+            waits_per_s: 10.0,
+            seconds_per_s: 0.015,
+            us_p50: Some(2048.0),
+            us_p99: Some(2048.0),
+        };
+        let log =
+            StageFigures { stage: "log", waits_per_s: 0.0, seconds_per_s: 0.0, us_p50: None, us_p99: None };
+        assert_eq!(figures.waits, Some(vec![log, flush]));
+        let total = figures.clone().with(&figures).waits.unwrap();
+        assert_eq!((total[1].waits_per_s, total[1].us_p99), (20.0, Some(2048.0)));
+        assert_eq!(Figures::default().with(&figures).waits, figures.waits);
+        assert_eq!(Sample::default().since(&Sample::default(), 1.0).waits, None);
     }
 
     #[test]

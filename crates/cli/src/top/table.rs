@@ -1,6 +1,6 @@
 //! The text output of `zerohop top`: a table for 80 columns.
 
-use super::sample::Figures;
+use super::sample::{Figures, StageFigures};
 use super::{TopNode, TopOutput};
 use crate::common::names;
 use zerohop_wire::plurals::{by_number, counted};
@@ -26,6 +26,7 @@ pub(super) fn table(shown: &TopOutput, hint: &str) -> String {
     if shown.nodes.len() > 1 {
         lines.push(line("all", &shown.total));
     }
+    lines.extend(waits_table(shown));
     // Each node counts its own troubles: the sum is a whole number.
     let troubles = shown.total.troubles.round();
     if troubles > 0.0 {
@@ -35,6 +36,44 @@ pub(super) fn table(shown: &TopOutput, hint: &str) -> String {
     let seen = shown.seen.as_ref().map(|seen| format!(", {seen}")).unwrap_or_default();
     lines.extend(folded(&format!("over {:.1} s{seen}; p50, p99: us within the server{hint}", shown.seconds)));
     lines.join("\n")
+}
+
+/// The lines of the stages in which operations wait, if there are any.
+fn waits_table(shown: &TopOutput) -> Vec<String> {
+    let mut lines = Vec::new();
+    let total = (shown.nodes.len() > 1).then_some(("all".to_owned(), &shown.total));
+    let nodes = shown.nodes.iter().filter_map(|node| {
+        let name = names::text(format!("{} {}", node.id, node.manager).as_bytes());
+        Some((name, node.figures.as_ref()?))
+    });
+    for (name, figures) in nodes.chain(total) {
+        let Some(stages) = &figures.waits else { continue };
+        if lines.is_empty() {
+            lines.push(String::new());
+            lines.push(waits_row("node", ["waits in", "waits/s", "p50", "p99", "of time"]));
+        }
+        let all: f64 = stages.iter().map(|stage| stage.seconds_per_s).sum();
+        let mut name = &*name;
+        for StageFigures { stage, waits_per_s, seconds_per_s, us_p50, us_p99 } in stages {
+            if *waits_per_s == 0.0 {
+                continue;
+            }
+            let us = |time: &Option<f64>| time.map_or_else(|| "-".to_owned(), short);
+            let share =
+                if all > 0.0 { format!("{:.0}%", seconds_per_s / all * 100.0) } else { "-".to_owned() };
+            let cells = [(*stage).to_owned(), short(*waits_per_s), us(us_p50), us(us_p99), share];
+            lines.push(waits_row(std::mem::take(&mut name), cells.each_ref().map(String::as_str)));
+        }
+        if !name.is_empty() {
+            lines.push(waits_row(name, ["none", "0", "-", "-", "-"]));
+        }
+    }
+    lines
+}
+
+fn waits_row(name: &str, [stage, waits, p50, p99, share]: [&str; 5]) -> String {
+    let name = shorten(name, NAME_WIDTH);
+    format!("{name:<NAME_WIDTH$} {stage:>9} {waits:>8} {p50:>5} {p99:>5} {share:>7}")
 }
 
 fn line(name: &str, figures: &Figures) -> String {
@@ -126,6 +165,41 @@ mod tests {
         assert_eq!(last(1.0), "1 trouble: `zerohop doctor` lists it");
         assert_eq!(last(2.0), "2 troubles: `zerohop doctor` lists them");
         assert!(last(0.0).starts_with("over "));
+    }
+
+    #[test]
+    fn stages_have_a_line_each_with_their_share_of_the_time() {
+        let stage = |stage, seconds_per_s, us_p50| StageFigures {
+            stage,
+            waits_per_s: 1e12,
+            seconds_per_s,
+            us_p50,
+            us_p99: us_p50,
+        };
+        let idle = StageFigures { waits_per_s: 0.0, ..stage("log", 0.0, None) };
+        let waits = vec![idle, stage("flush", 0.03, Some(2048.0)), stage("peers", 0.01, None)];
+        let figures = Figures { waits: Some(waits), ..Figures::default() };
+        let node = TopNode {
+            id: 1,
+            state: "up".to_owned(),
+            manager: "127.0.0.1:7400".to_owned(),
+            figures: Some(figures.clone()),
+            silent: None,
+        };
+        let shown = TopOutput {
+            seconds: 1.0,
+            nodes: vec![node],
+            total: figures,
+            warnings: Vec::new(),
+            view: ViewOutput::default(),
+            seen: None,
+        };
+        let text = table(&shown, "");
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[2], [""; 0], "{text}");
+        assert_eq!(lines[4], ["1", "127.0.0.1:7400", "flush", "1.0T", "2.0K", "2.0K", "75%"]);
+        assert_eq!(lines[5], ["peers", "1.0T", "-", "-", "25%"]);
+        assert!(lines[6][0] == "over" && text.lines().all(|line| line.len() <= WIDTH), "{text}");
     }
 
     #[test]

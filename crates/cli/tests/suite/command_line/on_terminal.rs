@@ -124,6 +124,7 @@ const ROWS: &[Row] = &[
     row("status", ""),
     row("status", "--wait whole"),
     row("top", "--once --interval 100ms"),
+    row("top", "--waits --once --interval 100ms"),
     row("doctor", ""),
     row("recover", ""),
     row("recover acknowledge", ""),

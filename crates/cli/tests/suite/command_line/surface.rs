@@ -178,7 +178,7 @@ const ROWS: &[JsonRow] = &[
     row("queue drop", "queue --yes"),
     row("status", ""),
     row("status", "--wait settled"),
-    row("top", "--once --interval 100ms"),
+    row("top", "--waits --once --interval 100ms"),
     row("doctor", ""),
     // The answer has advice.
     no("doctor", "--endpoint 127.0.0.1:1 --timeout 1s"),
@@ -409,7 +409,7 @@ fn answers(folder: &Path) -> (SurfaceList, SurfaceList) {
     for path in ["/health", "/status"] {
         paths.add_lines(&format!("GET {path}"), &get(cluster.endpoint(), path, bearer.trim()));
     }
-    let text = || get(cluster.endpoint(), "/metrics", bearer.trim());
+    let text = || get(cluster.endpoint(), "/metrics?waits", bearer.trim());
     let (gateway, of_gateway) = gateway_metrics(within, &cluster, bearer.trim());
     paths.add("s3", &gateway.ready);
     let health = gateway.ready["metrics"].as_str().unwrap();

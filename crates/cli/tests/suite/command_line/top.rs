@@ -1,5 +1,6 @@
 //! `zerohop top` shows the activity of a node.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::Stdio;
@@ -12,7 +13,7 @@ use serde_json::Value;
 use crate::support::process::RunningProcess;
 use crate::support::serving::{ServingProgram, code, stderr, zerohop};
 use crate::support::terminal::{PseudoTerminal, TerminalProgram};
-use crate::support::{GIVE_UP_AFTER, wait_for};
+use crate::support::{GIVE_UP_AFTER, folder, wait_for};
 
 #[test]
 fn top_prints_operations_per_interval_as_rates() {
@@ -60,6 +61,63 @@ fn top_counts_commands_of_redis_clients() {
     }
     kill_process(child.pid(), Signal::INT).unwrap();
     assert_eq!(child.ended().code(), Some(0));
+}
+
+/// Inserts into a keyspace until `top` has reported some of the insertions. Returns the numbers of waits and the times of all
+/// stages in the reports.
+fn waits_of_inserts(cluster: &ServingProgram, keyspace: &str) -> BTreeMap<String, (f64, f64)> {
+    let endpoint = cluster.endpoint();
+    let mut command = zerohop(&["top", "--waits", "--json", "--interval", "500ms", "--endpoint", endpoint]);
+    let mut child = RunningProcess::start(command.stdout(Stdio::piped()));
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut waits = BTreeMap::new();
+    let began = Instant::now();
+    for round in 0.. {
+        cluster.ok(&["kv", "insert", "-k", keyspace, &format!("k{round}"), "v"]);
+        let report: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let seconds = report["seconds"].as_f64().unwrap();
+        for stage in report["total"]["waits"].as_array().expect("stages") {
+            let of_interval = |figure: &str| stage[figure].as_f64().unwrap() * seconds;
+            let (count, time) =
+                waits.entry(stage["stage"].as_str().unwrap().to_owned()).or_insert((0.0, 0.0));
+            *count += of_interval("waits_per_s");
+            *time += of_interval("seconds_per_s");
+            assert_eq!(stage["us_p99"].is_number(), stage["waits_per_s"].as_f64() > Some(0.0), "{report}");
+        }
+        if waits["socket"].0 >= 2.5 {
+            break;
+        }
+        assert!(began.elapsed() < GIVE_UP_AFTER, "{report}");
+    }
+    kill_process(child.pid(), Signal::INT).unwrap();
+    assert_eq!(child.ended().code(), Some(0));
+    waits
+}
+
+#[test]
+fn waits_for_flushes_are_those_of_sync_keyspaces() {
+    let folder = folder();
+    let data = folder.path().join("data");
+    let cluster = ServingProgram::up(&["--instances", "1", "--data", data.to_str().unwrap()]);
+    for durability in ["sync", "memory"] {
+        cluster.ok(&["keyspace", "create", durability, "--durability", durability]);
+    }
+    let synced = waits_of_inserts(&cluster, "sync");
+    assert_eq!(synced.len(), 6, "{synced:?}");
+    let (count, time) = synced["flush"];
+    assert!(count > 0.0 && time > 0.0, "{synced:?}");
+    assert_eq!(synced["peers"], (0.0, 0.0), "{synced:?}");
+    assert!(synced["queue"].0 > 0.0 && synced["log"].0 > 0.0, "{synced:?}");
+    let volatile = waits_of_inserts(&cluster, "memory");
+    assert_eq!((volatile["flush"], volatile["peers"]), ((0.0, 0.0), (0.0, 0.0)), "{volatile:?}");
+    assert!(volatile["log"].0 > 0.0, "{volatile:?}");
+
+    let printed = cluster.ok(&["top", "--waits", "--once", "--interval", "100ms"]);
+    let (_, stages) = printed.split_once("waits in").expect("a table of stages");
+    assert!(stages.contains(&format!("1 {}", cluster.endpoint())), "{printed}");
+    assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+    let usual = &cluster.json(&["top", "--once", "--interval", "100ms"])["total"];
+    assert!(usual["waits"].is_null(), "{usual}");
 }
 
 #[test]

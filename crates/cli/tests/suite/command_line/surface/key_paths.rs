@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 /// Figures that are null without activity in the interval, which depends on time.
-const EITHER: [&str; 2] = ["batch_us_p50", "batch_us_p99"];
+const EITHER: [&str; 2] = ["us_p50", "us_p99"];
 
 /// Texts for users, which depend on the state of the machine or the cluster.
 const TEXT_FIELDS: [&str; 2] = ["troubles[]", "warnings[]"];
