@@ -68,6 +68,8 @@ pub(crate) enum CommandError {
     Unserved { error: Box<CommandError>, why: String },
     /// No process listens at the endpoints of the cluster; which endpoints and why.
     NoCluster(String),
+    /// Nothing answers, because `zerohop up` is about to start this node again.
+    Restarting { node: u32, error: Box<CommandError> },
     /// No cluster could be reached.
     Unreachable(zerohop_client::Error),
     /// A process listens at this endpoint, and no cluster has answered in time.
@@ -124,7 +126,10 @@ impl CommandError {
 
     /// Whether no node has answered.
     pub(crate) fn is_unanswered(&self) -> bool {
-        matches!(self, Self::NoCluster(_) | Self::Unreachable(_) | Self::Silent { .. })
+        matches!(
+            self,
+            Self::NoCluster(_) | Self::Restarting { .. } | Self::Unreachable(_) | Self::Silent { .. }
+        )
     }
 
     /// Whether it may or may not be done, or is done in part.
@@ -280,8 +285,21 @@ impl fmt::Display for CommandError {
             Self::Unserved { error, why } => write!(f, "{error}. {why}"),
             Self::NoCluster(why) => write!(
                 f,
-                "{why}. Start a cluster with `zerohop up`, or name another node or cluster with --endpoint or ZEROHOP_ENDPOINT"
+                "{why}. Start a cluster with `zerohop up` unless one runs, which starts an ended node again, or name another node or \
+                 cluster with --endpoint or ZEROHOP_ENDPOINT"
             ),
+            Self::Restarting { node, error } => {
+                let why = match &**error {
+                    Self::NoCluster(why) => why.clone(),
+                    Self::Unreachable(error) => error.to_string(),
+                    other => other.to_string(),
+                };
+                write!(
+                    f,
+                    "{why}. Node {node} has ended, and `zerohop up` is about to start it again: repeat the command when it serves. \
+                     `zerohop status --wait served` waits for that"
+                )
+            }
             Self::Unreachable(error) => write!(
                 f,
                 "no cluster answers: {error}. Start one with `zerohop up`, or name one with --endpoint or \

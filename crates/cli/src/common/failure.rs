@@ -66,7 +66,9 @@ pub(crate) fn reason(error: &CommandError) -> &'static str {
             "timed_out" | "unavailable" => "no_cluster",
             word => word,
         },
-        CommandError::NoCluster(_) | CommandError::Silent { .. } => "no_cluster",
+        CommandError::NoCluster(_) | CommandError::Restarting { .. } | CommandError::Silent { .. } => {
+            "no_cluster"
+        }
         CommandError::Secret(_) => "secret",
         CommandError::Refused(_) => "refused",
         CommandError::RefusedAs { word, .. } => word,

@@ -26,6 +26,7 @@ pub(crate) mod progress;
 pub(crate) mod quantity;
 pub(crate) mod refusal;
 pub(crate) mod replica_names;
+pub(crate) mod restarting;
 pub(crate) mod runtime;
 pub(crate) mod screen;
 pub(crate) mod secret;

@@ -47,7 +47,7 @@ fn others(owners: impl Iterator<Item = FolderOwner>, endpoints: &[&str]) -> Opti
 }
 
 /// The endpoint with the number of this machine, at which `zerohop up` listens, in place of its name.
-fn with_number(endpoint: &str) -> String {
+pub(crate) fn with_number(endpoint: &str) -> String {
     match endpoint.strip_prefix("localhost:") {
         Some(port) => format!("127.0.0.1:{port}"),
         None => endpoint.to_owned(),

@@ -19,6 +19,7 @@ use zerohop_wire::ids::MapEpoch;
 use super::ending::CommandError;
 use super::endpoint::{self, Endpoints};
 use super::other_nodes::{DATA_DEFAULT, OtherNodes};
+use super::restarting::restarting_node;
 use super::secret::SecretPlace;
 use super::tls::ClusterTls;
 use super::{admin, http, other_nodes, quantity};
@@ -85,7 +86,7 @@ impl ClusterTarget {
         change(&mut options);
         match self.connect_to_named(options.clone()).await {
             Err(error) if error.is_unanswered() && options.manager.is_none() => {
-                self.connect_to_others(options).await.ok_or(error)
+                self.connect_to_others(options).await.ok_or_else(|| self.restarting(error))
             }
             connected => connected,
         }
@@ -109,6 +110,14 @@ impl ClusterTarget {
         }
         NOTICE.call_once(|| output::problem(&notice));
         Some(client)
+    }
+
+    /// The error of a node that does not answer, with the reason if `zerohop up` is about to start it again.
+    fn restarting(&self, error: CommandError) -> CommandError {
+        match restarting_node(Path::new(DATA_DEFAULT), &self.endpoints()) {
+            Some(node) => CommandError::Restarting { node, error: Box::new(error) },
+            None => error,
+        }
     }
 
     /// Connects to the named endpoints, or the default one.

@@ -108,13 +108,20 @@ async fn of_cluster(target: &ClusterTarget) -> ClusterFindings {
             ClusterFindings { has_answered: true, problems, findings }
         }
         Err(error) => {
-            let advice = match (proof_advice(&error), target.listening_endpoint().await) {
-                (Some(advice), _) => advice,
-                (None, Some(endpoint)) => format!(
+            let (error, restarting) = match error {
+                CommandError::Restarting { node, error } => (*error, Some(node)),
+                error => (error, None),
+            };
+            let advice = match (restarting, proof_advice(&error), target.listening_endpoint().await) {
+                (Some(node), ..) => {
+                    format!("node {node} has ended, and `zerohop up` is about to start it again: look again in a moment")
+                }
+                (None, Some(advice), _) => advice,
+                (None, None, Some(endpoint)) => format!(
                     "a program listens at {endpoint}: another program, which `ss -ltnp` names, or a node that has not \
                      started completely"
                 ),
-                (None, None) => "no program listens there: start a cluster with `zerohop up`, name one with --endpoint, or look \
+                (None, None, None) => "no program listens there: start a cluster with `zerohop up`, name one with --endpoint, or look \
                                  at this machine alone with --machine"
                     .to_owned(),
             };

@@ -186,6 +186,7 @@ async fn wait(arguments: &StatusArguments, state: AwaitedState) -> Result<Comman
 fn may_come(error: &CommandError) -> bool {
     match error {
         CommandError::NoCluster(_)
+        | CommandError::Restarting { .. }
         | CommandError::Unreachable(_)
         | CommandError::Silent { .. }
         | CommandError::Refused(_) => true,

@@ -20,6 +20,7 @@ use super::restarts::{NodeRuns, RestartDecision, SHORT_RUNS_MAX};
 use crate::common::ending::CommandError;
 use crate::common::failure::NO_PLACE;
 use crate::common::quantity::format_time;
+use crate::common::restarting::RestartingNodes;
 use crate::local::{LocalNode, NodeEnd, NodePlan};
 use crate::output;
 
@@ -31,6 +32,8 @@ pub(super) struct SupervisedNodes {
     /// The plans of all nodes, in the order of their folders, without what the folders say.
     plans: Vec<NodePlan>,
     no_restart: bool,
+    /// The nodes that are about to start again, for other commands.
+    restarting: RestartingNodes,
 }
 
 /// One of them.
@@ -79,12 +82,19 @@ impl SupervisedNodes {
             state: NodeState::Serving { node: Box::new(node), since: Instant::now() },
         };
         let nodes = nodes.into_iter().map(supervised).collect();
-        SupervisedNodes { nodes, root: arguments.folder(), plans, no_restart: arguments.restart.no_restart }
+        SupervisedNodes {
+            nodes,
+            root: arguments.folder(),
+            plans,
+            no_restart: arguments.restart.no_restart,
+            restarting: RestartingNodes::default(),
+        }
     }
 
     /// Starts nodes again until none is left, and returns how the last one ended.
     pub(super) async fn run(&mut self) -> CommandError {
         loop {
+            self.name_restarting();
             let (index, event) = self.next_event().await;
             let id = self.nodes[index].id;
             let (what, decision) = match event {
@@ -117,6 +127,15 @@ impl SupervisedNodes {
                 }
             }
         }
+    }
+
+    /// Names the nodes that are about to start again to other commands.
+    fn name_restarting(&mut self) {
+        let Some(root) = &self.root else { return };
+        let is_restarting = |node: &&SupervisedNode| matches!(node.state, NodeState::Restarting(_));
+        let listen = |node: &SupervisedNode| Some((node.id, self.plans.get(node.place)?.listen));
+        let nodes: Vec<_> = self.nodes.iter().filter(is_restarting).filter_map(listen).collect();
+        self.restarting.name(root, &nodes);
     }
 
     /// The nodes that serve; a node that was about to start again is killed.

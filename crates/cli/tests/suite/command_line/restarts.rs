@@ -1,12 +1,13 @@
 //! `zerohop up` starts nodes again that end by themselves, and says so.
 
 use std::path::{Path, PathBuf};
+use std::process::Output;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::folder::TestFolder;
 use crate::support::process::RunningProcess;
-use crate::support::serving::{ServingProgram, code, pid, wait_until_exited, zerohop};
+use crate::support::serving::{ServingProgram, code, pid, stderr, wait_until_exited, zerohop};
 use crate::support::{report, wait_for};
 
 /// A cluster whose log and folder a test reads.
@@ -61,6 +62,13 @@ impl LoggedCluster {
         wait_for("no process is left", || processes_with(self.folder.path()), Vec::is_empty);
         code
     }
+}
+
+/// A command in the folder that has the cluster's data as its default.
+fn run_beside(data: &Path, endpoint: &str, arguments: &[&str]) -> Output {
+    let mut command = zerohop(arguments);
+    command.current_dir(data.parent().unwrap()).env("ZEROHOP_ENDPOINT", endpoint);
+    command.output().unwrap()
 }
 
 /// The processes with this folder in their arguments.
@@ -161,6 +169,31 @@ fn ctrl_c_during_the_delay_ends_all_processes() {
     // The delay of eight seconds begins.
     cluster.wait_for_line("it starts again in 8 s");
     assert_eq!(cluster.end(Signal::INT), Some(0));
+}
+
+#[test]
+fn commands_say_that_up_is_about_to_start_the_node_again() {
+    let cluster = LoggedCluster::start(&["--nodes", "1"]);
+    let default = cluster.folder.path().join("zerohop-data");
+    std::os::unix::fs::symlink(cluster.folder.path().join("data"), &default).unwrap();
+    cluster.kill_and_change(1, damage_member_file);
+    cluster.wait_for_line("it starts again in 8 s");
+    let endpoint = cluster.up.endpoint().to_owned();
+    let run = |arguments: &[&str]| run_beside(&default, &endpoint, arguments);
+    let file = default.join("restarting");
+    wait_for("the file", || std::fs::read_to_string(&file).unwrap_or_default(), |text| text.ends_with('\n'));
+    // The delay does not end while the commands run.
+    kill_process(cluster.up.pid(), Signal::STOP).unwrap();
+    let text = stderr(&run(&["kv", "lookup", "key"]));
+    let says = "Node 1 has ended, and `zerohop up` is about to start it again";
+    assert!(text.contains(says) && !text.contains("Start a cluster"), "{text}");
+    let judged = run(&["doctor"]);
+    let text = String::from_utf8_lossy(&judged.stdout);
+    assert!(text.contains("node 1 has ended, and `zerohop up` is about to start it again"), "{text}");
+    assert!(!text.contains("start a cluster"), "{text}");
+    kill_process(cluster.up.pid(), Signal::CONT).unwrap();
+    assert_eq!(cluster.end(Signal::INT), Some(0));
+    assert!(!file.exists());
 }
 
 #[test]
