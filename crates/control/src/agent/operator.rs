@@ -16,7 +16,7 @@ impl Agent {
     /// gets a new manager with an id above all ids that it has had.
     ///
     /// # Errors
-    /// In words, why these nodes cannot be the control group.
+    /// In words, why these nodes cannot be the control group, or would not stay it.
     pub fn managers_on(&self, nodes: &[NodeId]) -> Result<ControlCommand, String> {
         if !matches!(nodes.len(), 1 | 3 | 5) {
             return Err(format!(
@@ -55,6 +55,8 @@ impl Agent {
                 }
             ));
         }
+        let up = self.map().nodes().filter(|node| node.state() == NodeState::Up).count();
+        refuse_too_few(nodes.len(), up)?;
         Ok(ControlCommand::SetManagers(managers))
     }
 
@@ -81,5 +83,34 @@ impl Agent {
     /// alone knows them.
     pub fn undrained(&self, keyspace: KeyspaceId) -> Option<Vec<PartitionId>> {
         Some(self.manager.as_ref()?.state().undrained(keyspace))
+    }
+}
+
+/// Refuses a number of managers that the leader would raise again: see `ManagerReplacement`.
+fn refuse_too_few(managers: usize, nodes_up: usize) -> Result<(), String> {
+    let needed = manager::managers_needed(nodes_up);
+    if managers >= needed {
+        return Ok(());
+    }
+    Err(format!(
+        "the cluster would add managers again: while {nodes_up} nodes are up, its control group has at least {needed}. Name {needed} nodes"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_group_that_the_cluster_would_enlarge_is_refused() {
+        for (managers, nodes_up) in [(1, 1), (1, 2), (3, 1), (3, 3), (3, 8), (5, 9)] {
+            assert_eq!(refuse_too_few(managers, nodes_up), Ok(()), "{managers} {nodes_up}");
+        }
+        for (managers, nodes_up, words) in
+            [(1, 3, "at least 3. Name 3 nodes"), (1, 9, "at least 5"), (3, 9, "at least 5")]
+        {
+            let refused = refuse_too_few(managers, nodes_up).unwrap_err();
+            assert!(refused.contains(words) && refused.contains("add managers again"), "{refused}");
+        }
     }
 }

@@ -36,7 +36,7 @@ pub(crate) fn node_of(id: ManagerId) -> Option<NodeId> {
 }
 
 /// The number of managers that a cluster with so many nodes should have; the same as at bootstrap.
-fn managers_needed(nodes: usize) -> usize {
+pub(crate) fn managers_needed(nodes: usize) -> usize {
     match nodes {
         0..=2 => 1,
         3..=8 => 3,

@@ -28,7 +28,7 @@ pub use lead_settings::LeadSettings;
 use gather::RegroupGather;
 use lead::LeaderState;
 use manager_replacement::ManagerReplacement;
-pub(crate) use manager_replacement::{id_on, node_of};
+pub(crate) use manager_replacement::{id_on, managers_needed, node_of};
 
 /// What happens to a manager.
 #[derive(Clone, Debug)]

@@ -144,6 +144,11 @@ fn operator_chooses_the_control_group_members() {
         status["nodes"].as_array().unwrap().iter().all(|node| node["state"] == "up")
     });
     assert_eq!(managers(&cluster), sorted([&ids[0], &ids[1], &ids[3]]), "also as a former manager sees it");
+    let (code, _, error) = cluster.run(&["node", "managers", "--set", &ids[0]]);
+    assert!(
+        code == 3 && error.contains("while 4 nodes are up, its control group has at least 3"),
+        "{code} {error}"
+    );
 }
 
 #[test]
