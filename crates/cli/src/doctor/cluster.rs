@@ -16,6 +16,9 @@ use crate::keyspace::divided_at;
 /// The most nodes whose clocks are asked; in larger clusters a sample is enough.
 const NODES_QUERIED_MAX: usize = 128;
 
+/// Why the advice is to start the missing nodes.
+const NOTHING_CHANGES: &str = "without a quorum no node joins, and no setting changes";
+
 /// Half of the clock skew that servers tolerate.
 const CLOCK_WARNING_MS: u64 = CLOCK_AHEAD_MS_MAX / 2;
 
@@ -32,9 +35,10 @@ pub(super) async fn check_cluster(
     let descriptors =
         status.nodes.iter().filter_map(|one| Some((one.id, NodeDescriptors::of(&status, one.id)?)));
     let files: Vec<Finding> = descriptors.map(|(id, found)| check_descriptors(id, found)).collect();
+    let quorum = view::has_quorum(&status);
     let Status { nodes, keyspaces, groups, view, .. } = status;
     let view = view.unwrap_or_default();
-    findings.extend(nodes.iter().flat_map(|one| node(one, view.node)));
+    findings.extend(nodes.iter().flat_map(|one| node(one, view.node, quorum)));
     findings.extend(files);
     let up = nodes.iter().filter(|node| node.state != "down").take(NODES_QUERIED_MAX);
     let queries: Vec<_> = up
@@ -53,7 +57,7 @@ pub(super) async fn check_cluster(
     findings.extend(damaged.iter().map(check_damaged));
     let is_present = |node: &&NodeStatus| node.state != "down" && node.state != "silent";
     let present = nodes.iter().filter(is_present).count();
-    findings.extend(keyspaces.iter().flat_map(|keyspace| check_keyspace(keyspace, present)));
+    findings.extend(keyspaces.iter().flat_map(|keyspace| check_keyspace(keyspace, present, quorum)));
     findings.extend(objects::check_objects(&keyspaces));
     findings
 }
@@ -96,17 +100,20 @@ fn check_view(status: &Status) -> Vec<Finding> {
     findings
 }
 
-fn node(node: &NodeStatus, reporter: u32) -> Vec<Finding> {
+fn node(node: &NodeStatus, reporter: u32, quorum: bool) -> Vec<Finding> {
     let about = format!("node {}", node.id);
     let state = match node.state.as_str() {
         "down" => Finding::problem(
             "nodes",
             &about,
             format!("is down; its manager listened at {}", node.manager),
-            format!(
-                "start it again with its data folder, or replace it: `zerohop node remove {}` after another has joined",
-                node.id
-            ),
+            match quorum {
+                true => format!(
+                    "start it again with its data folder, or replace it: `zerohop node remove {}` after another has joined",
+                    node.id
+                ),
+                false => format!("start it again with its data folder: {NOTHING_CHANGES}"),
+            },
         ),
         "silent" => Finding::problem(
             "nodes",
@@ -172,7 +179,10 @@ fn check_manager(id: u32, health: Result<ManagerHealth, String>, view: &NodeView
             )];
         }
     };
-    let advice = "its /health over HTTP says why; it may be starting or stopping";
+    let advice = match view.warnings.is_empty() {
+        true => "its /health over HTTP says why; it may be starting or stopping",
+        false => "the problems of the whole cluster say why, as its /health over HTTP does",
+    };
     let mut findings = vec![match serves {
         true => Finding::ok("reach", &about, "its manager is reached from here, and serves"),
         false => Finding::warning("reach", &about, "answers, and does not serve", advice),
@@ -270,11 +280,13 @@ fn check_damaged(one: &DamagedPartition) -> Finding {
     Finding::problem("partitions", about, found, advice)
 }
 
-fn check_keyspace(keyspace: &KeyspaceStatus, nodes: usize) -> Vec<Finding> {
+fn check_keyspace(keyspace: &KeyspaceStatus, nodes: usize, quorum: bool) -> Vec<Finding> {
     let KeyspaceStatus { name, replicas, min_in_sync, separators, .. } = keyspace;
     let (check, about) = ("keyspaces", format!("keyspace {name}"));
-    let alter =
-        |copies: usize| format!("start more nodes, or `zerohop keyspace alter {name} --replicas {copies}`");
+    let alter = |copies: usize| match quorum {
+        true => format!("start more nodes, or `zerohop keyspace alter {name} --replicas {copies}`"),
+        false => format!("start the missing nodes again: {NOTHING_CHANGES}"),
+    };
     if *min_in_sync as usize > nodes {
         let found = format!(
             "needs {} of a write, and {} {} up: it accepts no writes",
@@ -391,10 +403,27 @@ mod tests {
     fn keyspace_verdict_depends_on_live_nodes() {
         let judge = |replicas, min_in_sync, nodes| {
             let keyspace = KeyspaceStatus { replicas, min_in_sync, ..KeyspaceStatus::default() };
-            check_keyspace(&keyspace, nodes)[0].verdict
+            check_keyspace(&keyspace, nodes, true)[0].verdict
         };
         assert_eq!((judge(1, 1, 1), judge(3, 2, 3)), (Severity::Ok, Severity::Ok));
         assert_eq!((judge(3, 2, 2), judge(1, 1, 3)), (Severity::Warning, Severity::Warning));
         assert_eq!(judge(3, 2, 1), Severity::Problem);
+    }
+
+    #[test]
+    fn nothing_is_advised_that_needs_a_quorum_where_there_is_none() {
+        let keyspace = KeyspaceStatus { replicas: 3, min_in_sync: 2, ..KeyspaceStatus::default() };
+        let down = NodeStatus { id: 2, state: "down".to_owned(), ..NodeStatus::default() };
+        for quorum in [true, false] {
+            let of_keyspace = check_keyspace(&keyspace, 1, quorum)[0].to_string();
+            let of_node = node(&down, 1, quorum)[0].to_string();
+            assert_eq!(of_keyspace.contains("keyspace alter"), quorum, "{of_keyspace}");
+            assert_eq!(of_node.contains("node remove"), quorum, "{of_node}");
+        }
+        let warnings = vec!["no quorum: 1 of 3 managers answers".to_owned()];
+        let view = NodeView { node: 1, warnings, ..NodeView::default() };
+        let unserved = ManagerHealth { serves: false, ahead_ms: None };
+        let of_manager = check_manager(1, Ok(unserved), &view)[0].to_string();
+        assert!(!of_manager.contains("starting or stopping"), "{of_manager}");
     }
 }

@@ -99,7 +99,12 @@ async fn of_cluster(target: &ClusterTarget) -> ClusterFindings {
             line.show(&format!("asking {nodes} for problems …"));
             let damaged = damaged::find(target, &mut status).await;
             line.show(&format!("asking {nodes} for health and clock …"));
-            let found = format!("a cluster of {nodes} answers");
+            let found = match &status.view {
+                Some(view) if view.node != 0 => {
+                    format!("node {} answers, of a cluster of {nodes}", view.node)
+                }
+                _ => format!("a node of a cluster of {nodes} answers"),
+            };
             let answers = Finding::ok("cluster", target.endpoints().join(","), found);
             // The client has connected with these settings.
             let tls = target.tls().ok().flatten();

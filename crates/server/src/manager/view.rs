@@ -191,15 +191,18 @@ fn warnings(
         .collect();
     if !silent.is_empty() {
         let by = node_view.node;
+        let it = by_number(silent.len(), "it", "them");
         let advice = match node_view.quorum {
-            true => {
-                "the control group will mark it as down; start it again with its folder, or see whether the network between the two \
-                 works: `zerohop node list` shows when it is up"
-            }
-            false => {
-                "the map has it as up, because the control group cannot decide: start the managers again that `zerohop node managers` \
+            true => format!(
+                "the control group will mark {it} as down; start {it} again with {} folder, or see whether the network between the two \
+                 works: `zerohop node list` shows when {} up",
+                by_number(silent.len(), "its", "their"),
+                by_number(silent.len(), "it is", "they are")
+            ),
+            false => format!(
+                "the map has {it} as up, because the control group cannot decide: start the managers again that `zerohop node managers` \
                  lists"
-            }
+            ),
         };
         warnings.push(format!("no answer from {} to node {by}: {advice}", silent.join(", ")));
     }
