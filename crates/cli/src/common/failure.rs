@@ -57,6 +57,9 @@ pub(crate) fn print_usage(error: String) {
 /// The word for a node that its cluster does not have: starting it again changes nothing.
 pub(crate) const NO_PLACE: &str = "no_place";
 
+/// The word for a position behind which changes are no longer kept.
+pub(crate) const HISTORY_GONE: &str = "history_gone";
+
 /// The word for an error.
 pub(crate) fn reason(error: &CommandError) -> &'static str {
     match error {
@@ -141,7 +144,7 @@ fn of_failure(failure: &Failure<'_>) -> &'static str {
         Failure::DataCorrupt => "corrupt",
         Failure::Aborted { .. } => "aborted",
         Failure::SnapshotExpired => "snapshot_expired",
-        Failure::HistoryGone { .. } => "history_gone",
+        Failure::HistoryGone { .. } => HISTORY_GONE,
         Failure::ClockAhead { .. } => "clock_ahead",
         Failure::BadRequest { reason: BadRequestReason::NotOrdered } => "not_ordered",
         Failure::BadRequest { reason: BadRequestReason::Bounds } => "bounds",

@@ -7,7 +7,7 @@ mod records;
 use std::ffi::OsString;
 use std::ops::Bound;
 use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -19,6 +19,7 @@ use zerohop_wire::ids::KeyspaceId;
 use crate::common::display::{JsonKey, JsonValue};
 use crate::common::ending::{CommandEnding, CommandError};
 use crate::common::failure::{self, FailedObject};
+use crate::common::names;
 use crate::common::outage;
 use crate::common::quantity;
 use crate::common::runtime::StopSignals;
@@ -124,8 +125,9 @@ pub(crate) async fn run(mut arguments: WatchArguments) -> Result<CommandEnding, 
         return list::run(arguments).await;
     }
     let (keyspace, is_json, target) = (arguments.keyspace.clone(), arguments.json, arguments.target.clone());
+    let cursor = arguments.cursor.clone();
     let error = match watch(arguments).await {
-        Err(error) => outage::explained(&target, error).await,
+        Err(error) => with_way_back(outage::explained(&target, error).await, cursor.as_deref()),
         ending => return ending,
     };
     let reason = failure::reason(&error);
@@ -134,6 +136,23 @@ pub(crate) async fn run(mut arguments: WatchArguments) -> Result<CommandEnding, 
         failure::print_last(FailedObject::default(), reason, &error);
     }
     Err(error)
+}
+
+/// The error with the way to begin again, if the changes behind the position are no longer kept.
+fn with_way_back(error: CommandError, cursor: Option<&Path>) -> CommandError {
+    let reason = failure::reason(&error);
+    if reason != failure::HISTORY_GONE {
+        return error;
+    }
+    let way = match cursor {
+        // With a position in the file, --records lists nothing.
+        Some(path) => format!(
+            "remove the file {} of the cursor, and start the watch again with --records, which prints the records first",
+            names::path(path)
+        ),
+        None => "start the watch again with --records, which prints the records first".to_owned(),
+    };
+    CommandError::RefusedAs { word: reason, reason: format!("{error}: {way}") }
 }
 
 async fn watch(arguments: WatchArguments) -> Result<CommandEnding, CommandError> {

@@ -218,7 +218,13 @@ fn a_position_that_is_no_longer_kept_is_refused() {
     assert_eq!(code(&gone), 3, "{gone:?}");
     let refusal: Value = serde_json::from_str(&stdout(&gone)).unwrap();
     assert_eq!(refusal["reason"], "history_gone", "{refusal}");
-    assert!(stderr(&gone).contains("Read the records again"), "{gone:?}");
+    let way = format!(
+        "watch from then on: remove the file {cursor} of the cursor, and start the watch again with --records"
+    );
+    assert!(stderr(&gone).contains(&way), "{gone:?}");
+    std::fs::remove_file(cursor).unwrap();
+    let again = ["watch", "-k", "few", "--cursor", cursor, "--records", "--limit", "0"];
+    assert!(stdout(&cluster.run(&again)).contains('a'), "{again:?}");
     for (arguments, part) in [
         (&["--history", "8d"][..], "at most 7 days"),
         (&["--history", "1h", "--history-bytes", "1KiB"], "262144"),
