@@ -30,6 +30,7 @@ mod server;
 pub use self::instance::gateway;
 pub use self::manager::Stream as ManagerStream;
 pub use self::partition_limits::PartitionLimits;
+pub use self::process::is_signal_ignored;
 pub use self::server::{
     ClusterOptions, ConnectionLimits, FolderOwner, ForcedCluster, JoinMethod, LocalCluster, LocalStart,
     REDIS_TIME_OUT_DEFAULT, REDIS_TIME_OUT_MAX, REDIS_TIME_OUT_MIN, SAVED_BYTES_MAX, SavedError, SavedNode,

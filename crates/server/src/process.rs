@@ -4,6 +4,7 @@ use std::path::Path;
 
 use rustix::fs::statvfs;
 use rustix::param::page_size;
+use rustix::process::Signal;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Resident memory of this process in bytes; `None` if the system does not report it.
@@ -13,6 +14,15 @@ pub fn resident_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_whitespace().nth(1)?.parse().ok()?;
     Some(pages * page_size() as u64)
+}
+
+/// Whether this process ignores this signal. It does from its start on as a job in the background of a script, or with SIGHUP under `nohup`.
+#[must_use]
+pub fn is_signal_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (signal.as_raw() - 1) & 1 == 1
 }
 
 /// Processor time that all threads of this process have used, in seconds.

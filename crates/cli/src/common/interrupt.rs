@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use rustix::process::Signal;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
+use zerohop_server::is_signal_ignored;
 
 use super::ending::{CODE_INTERRUPTED, CommandError};
 use super::failure::{self, FailedObject};
@@ -107,7 +108,7 @@ fn rest_of_copy(copied: &CopiedFile) -> Option<String> {
 
 /// From now on, the signals end the process with a message. Without a thread or descriptors for it they end the process as before.
 pub(crate) fn watch(is_json: bool) {
-    let is_watched = |signal: Signal| !is_ignored(signal);
+    let is_watched = |signal: Signal| !is_signal_ignored(signal);
     let (interrupt, terminate) = (is_watched(Signal::INT), is_watched(Signal::TERM));
     let hang_up = is_watched(Signal::HUP);
     let builder = std::thread::Builder::new().name("signals".to_owned());
@@ -132,7 +133,7 @@ pub(crate) fn watch(is_json: bool) {
 }
 
 /// The next signal of a stream. `None`: it is not watched.
-async fn received(stream: &mut Option<tokio::signal::unix::Signal>) -> Option<()> {
+pub(super) async fn received(stream: &mut Option<tokio::signal::unix::Signal>) -> Option<()> {
     stream.as_mut()?.recv().await
 }
 
@@ -155,14 +156,4 @@ fn end(is_json: bool) -> ! {
     }
     output::last_problem(&format!("zerohop: {error}"));
     std::process::exit(CODE_INTERRUPTED.into())
-}
-
-/// Whether the process was started with the signal ignored, as a job in the background of a script.
-fn is_ignored(signal: Signal) -> bool {
-    #[expect(clippy::disallowed_methods, reason = "a file of the system, about this process")]
-    let status = std::fs::read("/proc/self/status").unwrap_or_default();
-    let text = String::from_utf8_lossy(&status);
-    let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
-    mask >> (signal.as_raw() - 1) & 1 == 1
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
+use zerohop_server::is_signal_ignored;
 
 use super::ending::CommandError;
 use super::interrupt;
@@ -43,7 +44,8 @@ const SAME_OCCASION: Duration = Duration::from_secs(1);
 pub(crate) struct StopSignals {
     interrupt: Signal,
     terminate: Signal,
-    hang_up: Signal,
+    /// `None`: the process was started with it ignored, as by `nohup`.
+    hang_up: Option<Signal>,
     /// Ends with standard input, if that counts as a signal.
     input: Option<oneshot::Receiver<()>>,
 }
@@ -55,10 +57,11 @@ impl StopSignals {
             signal(kind)
                 .map_err(|error| CommandError::system("listening to signals", Path::new("zerohop"), &error))
         };
+        let watches_hang_up = !is_signal_ignored(rustix::process::Signal::HUP);
         Ok(StopSignals {
             interrupt: take(SignalKind::interrupt())?,
             terminate: take(SignalKind::terminate())?,
-            hang_up: take(SignalKind::hangup())?,
+            hang_up: watches_hang_up.then(|| take(SignalKind::hangup())).transpose()?,
             input: None,
         })
     }
@@ -122,7 +125,7 @@ impl StopSignals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
-            _ = self.hang_up.recv() => {}
+            Some(()) = interrupt::received(&mut self.hang_up) => {}
             () = end(&mut self.input) => {}
         }
     }

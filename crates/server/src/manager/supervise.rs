@@ -1,5 +1,5 @@
-//! The life of the node: it serves until it is stopped or an instance ends, and then stops all instances. After SIGTERM or
-//! SIGINT, it first has other nodes take over its primaries. After a failure, it announces its end to the other nodes without waiting for them.
+//! The life of the node: it serves until it is stopped or an instance ends, and then stops all instances. After SIGTERM,
+//! SIGINT or SIGHUP, it first has other nodes take over its primaries. After a failure, it announces its end to the other nodes without waiting for them.
 
 use std::io;
 use std::rc::Rc;
@@ -23,6 +23,7 @@ use crate::instance::{InstanceExit, InstanceNotice};
 use crate::limits::{
     END_CLIENTS_WAIT, HAND_OVER_CHECK_INTERVAL, HAND_OVER_LINGER, HAND_OVER_WAIT, STOP_WAIT, YIELD_WAIT,
 };
+use crate::process::is_signal_ignored;
 
 /// Returns once the node has ended.
 pub(super) async fn run(
@@ -204,12 +205,14 @@ async fn announce_end(shared: &Rc<ManagerShared>) {
     }
 }
 
-/// Stops the node after a hand-over on SIGTERM (from the system) and SIGINT (from a terminal). SIGQUIT stops it without a hand-over: the process
-/// that stops all nodes of a local cluster sends it.
+/// Stops the node after a hand-over on SIGTERM (from the system), SIGINT (from a terminal) and SIGHUP (from a terminal that is closed), unless the
+/// process was started with SIGHUP ignored, as by `nohup`. SIGQUIT stops it without a hand-over: the process that stops all nodes of a local
+/// cluster sends it.
 fn stop_on_signals(stop: &Arc<Notify>, leave: &Arc<Notify>) -> io::Result<()> {
-    for (kind, notify) in
-        [(SignalKind::terminate(), leave), (SignalKind::interrupt(), leave), (SignalKind::quit(), stop)]
-    {
+    let hang_up = (!is_signal_ignored(rustix::process::Signal::HUP)).then_some((SignalKind::hangup(), leave));
+    let others =
+        [(SignalKind::terminate(), leave), (SignalKind::interrupt(), leave), (SignalKind::quit(), stop)];
+    for (kind, notify) in others.into_iter().chain(hang_up) {
         let mut signals = signal(kind)?;
         let stop = Arc::clone(notify);
         spawn_local(async move {

@@ -200,7 +200,7 @@ impl Server {
         StopHandle(Arc::clone(&self.stop))
     }
 
-    /// From now on SIGTERM, SIGINT (Ctrl-C) and SIGQUIT stop the server instead of ending the process. SIGTERM and SIGINT stop it after other
+    /// From now on SIGTERM, SIGINT (Ctrl-C), SIGHUP and SIGQUIT stop the server instead of ending the process. The first three stop it after other
     /// nodes, if there are any, have taken over its primaries; another signal ends that wait. SIGQUIT stops it without that.
     ///
     /// # Errors

@@ -1,15 +1,15 @@
-//! A node that is stopped from a terminal hands its primaries over before it ends.
+//! A node that is stopped from a terminal, or whose terminal is closed, hands its primaries over before it ends.
 
 use rustix::process::Signal;
 
 use crate::cluster::nodes::NodeCluster;
 
 #[test]
-fn ctrl_c_and_sigterm_hand_over_primaries_of_node() {
+fn ctrl_c_sigterm_and_sighup_hand_over_primaries_of_node() {
     let folder = crate::support::folder();
     let mut cluster = NodeCluster::start(folder.path(), 3);
     cluster.wait_until_complete();
-    for (node, signal) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
+    for (node, signal) in [Signal::INT, Signal::TERM, Signal::HUP].into_iter().enumerate() {
         let handed_over = "handing over to the other nodes";
         assert!(!cluster.log(node).contains(handed_over));
         cluster.stop_with(node, signal);
@@ -19,7 +19,9 @@ fn ctrl_c_and_sigterm_hand_over_primaries_of_node() {
         cluster.wait_until_complete();
     }
     // The signal with which `zerohop up` stops all its nodes at once.
+    let before = cluster.log(2).len();
     cluster.stop_with(2, Signal::QUIT);
-    assert!(!cluster.log(2).contains("handing over"), "{}", cluster.log(2));
+    let log = cluster.log(2)[before..].to_owned();
+    assert!(log.contains("stopping") && !log.contains("handing over"), "{log}");
     cluster.stop_in_order();
 }

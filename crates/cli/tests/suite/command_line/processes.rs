@@ -1,7 +1,7 @@
 //! How processes start and end, and how the end of one process ends others.
 
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -24,6 +24,19 @@ fn ctrl_c_stops_cluster_cleanly_and_restart_finds_its_data() {
         assert_eq!(cluster.end_with(signal), Some(0), "{signal:?}");
         wait_until_exited(node);
     }
+}
+
+#[test]
+fn cluster_that_nohup_has_started_goes_on_without_its_terminal() {
+    let mut command = Command::new("nohup");
+    let up = zerohop(&["up", "--nodes", "1", "--memory", "--port", "0", "--json"]);
+    command.arg(up.get_program()).args(up.get_args());
+    let cluster = ServingProgram::start(command);
+    // A second signal, which the process handles, comes after the ignored one.
+    kill_process(cluster.node_pid(), Signal::HUP).unwrap();
+    kill_process(cluster.pid(), Signal::HUP).unwrap();
+    cluster.ok(&["kv", "insert", "k", "v"]);
+    assert_eq!(cluster.end_with(Signal::INT), Some(0));
 }
 
 #[test]
