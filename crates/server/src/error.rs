@@ -128,12 +128,12 @@ pub enum ServeError {
         /// How long the node waited.
         waited: Duration,
     },
-    /// The node is no longer a member of its cluster; all instances were stopped.
+    /// The node cannot act as a member of its cluster, as it cannot write its control log or was refused; all instances were stopped.
     Cluster {
         /// The reason, and what the user can do.
         reason: String,
     },
-    /// The same, and starting it again changes nothing: it was removed, or its data is of another cluster.
+    /// The node is no longer a member of its cluster, and starting it again changes nothing: it was removed, or its data is of another cluster.
     NoPlace {
         /// The reason, and what the user can do.
         reason: String,

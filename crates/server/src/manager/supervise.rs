@@ -50,7 +50,7 @@ pub(super) async fn run(
             // The sender is dropped only with the manager.
             Ok(error) = &mut over => {
                 let reason = error.to_string();
-                error!(reason, "the node is no longer a member of the cluster, and stops");
+                error!(reason, "{}", end_words(&error));
                 over_error = Some(error);
                 break NodePhase::Failed(reason);
             }
@@ -87,6 +87,14 @@ pub(super) async fn run(
     match over_error {
         Some(error) => Err(error),
         None => stopped,
+    }
+}
+
+/// The log line about the end of the agent. Only a node with no place in the cluster has lost its membership.
+fn end_words(error: &ServeError) -> &'static str {
+    match error {
+        ServeError::NoPlace { .. } => "the node is no longer a member of the cluster, and stops",
+        _ => "the node cannot continue, and stops",
     }
 }
 
@@ -226,4 +234,23 @@ fn stop_on_signals(stop: &Arc<Notify>, leave: &Arc<Notify>) -> io::Result<()> {
     // fails instead, as on a full disk.
     drop(signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cluster::MembershipEnd;
+    use super::*;
+
+    #[test]
+    fn node_whose_control_log_cannot_be_written_stays_a_member() {
+        let error = ServeError::from(MembershipEnd::Store("control.log: I/O error".to_owned()));
+        assert_eq!(end_words(&error), "the node cannot continue, and stops");
+        let reason = error.to_string();
+        assert!(
+            reason.contains("control.log: I/O error") && reason.contains("stays a member of the cluster"),
+            "{reason}"
+        );
+        let removed = ServeError::NoPlace { reason: "node 4 was removed from the cluster".to_owned() };
+        assert_eq!(end_words(&removed), "the node is no longer a member of the cluster, and stops");
+    }
 }

@@ -61,7 +61,7 @@ pub(crate) enum OpeningOrder {
     Joined,
 }
 
-/// The reason why the node is no longer a member of the cluster.
+/// The reason why the agent of the node has ended.
 #[derive(Debug)]
 pub(super) enum MembershipEnd {
     Ended(EndReason),
@@ -84,7 +84,11 @@ impl std::fmt::Display for MembershipEnd {
                 f,
                 "the cluster cannot be joined: {by}, which was to be asked, does not talk to this node: {reason}"
             ),
-            MembershipEnd::Store(reason) => write!(f, "the control log cannot be written: {reason}"),
+            MembershipEnd::Store(reason) => write!(
+                f,
+                "the control state cannot be written: {reason}. The node stays a member of the cluster: see to the disk of its data folder, \
+                 and start it again"
+            ),
         }
     }
 }

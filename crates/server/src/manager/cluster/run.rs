@@ -71,7 +71,7 @@ struct Runner {
     over: Option<MembershipEnd>,
 }
 
-/// Runs the agent for as long as it is polled; returns once the node is no longer a member of the cluster.
+/// Runs the agent for as long as it is polled; returns once the node is no longer a member of the cluster, or cannot act as one.
 pub(in crate::manager) async fn run(
     shared: &Rc<ManagerShared>,
     plan: ClusterPlan,
