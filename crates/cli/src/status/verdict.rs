@@ -7,6 +7,9 @@ use zerohop_wire::plurals::{by_number, counted};
 use crate::common::disk::NodeDisk;
 use crate::common::quantity::format_bytes;
 
+/// The greatest age of a view that the verdict does not name. A node outside the control group is told about every second.
+const AGE_MS_MAX: u64 = 2_000;
+
 /// The verdict, from the best to the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -115,7 +118,11 @@ pub(super) fn judge(status: &Status, warnings: usize) -> (StatusVerdict, String)
         StatusVerdict::Warning => "WARNING",
         StatusVerdict::Problem => "PROBLEM",
     };
-    (verdict, format!("{word}: {}", parts.join(", ")))
+    let age = match view.age_ms > AGE_MS_MAX && view.waits_for.is_empty() {
+        true => format!("; this view is {:.1} s old", view.age_ms as f64 / 1_000.0),
+        false => String::new(),
+    };
+    (verdict, format!("{word}: {}{age}", parts.join(", ")))
 }
 
 /// Sums over all nodes that have answered.
@@ -211,6 +218,10 @@ mod tests {
             "PROBLEM: 3 of 3 nodes are up, 9 of 256 partitions are not served, 9 wait for a split";
         assert_eq!(not_split, (StatusVerdict::Problem, first_line.to_owned()));
         assert_eq!(judged(&status(up, |_, view| view.quorum = false)).0, StatusVerdict::Problem);
+        // The loss of the quorum is not decided yet.
+        let old = judged(&status(up, |_, view| view.age_ms = 3_140));
+        assert_eq!(old, (StatusVerdict::Ok, format!("{good}; this view is 3.1 s old")));
+        assert_eq!(judged(&status(up, |_, view| view.age_ms = 1_900)).1, good);
         // They count as up until the failure detector has decided.
         let mut silent = status(up, |_, _| {});
         silent.nodes[1].pid = 0;
