@@ -23,12 +23,22 @@ pub(super) struct FileBytes {
     begun: Vec<PendingSync>,
     /// Bytes that a failed append may have left on the device past the end of the file.
     failed_tail: Vec<u8>,
-    /// The length up to which the device may hold zeros behind it.
+    /// The length up to which the device may hold zeros behind it, until a truncation since then survives a crash.
     reserved: usize,
+    truncation: Truncation,
     /// Bytes of space that it occupies beyond its end.
     allocated_ahead: u64,
     /// The length that the device has of it at least, because old bytes stand behind its end: see [`FileBytes::recycle`].
     recycled: usize,
+}
+
+/// How far a truncation has come that gives reserved space back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Truncation {
+    #[default]
+    None,
+    Issued,
+    Durable,
 }
 
 /// The changes to a file since a moment.
@@ -47,6 +57,7 @@ struct PendingSync {
     written: Vec<(usize, Vec<u8>)>,
     bytes: usize,
     since: Changes,
+    truncation: Truncation,
 }
 
 impl FileBytes {
@@ -69,6 +80,7 @@ impl FileBytes {
     /// Space was reserved up to this length.
     pub(super) fn reserve(&mut self, bytes: usize) {
         self.reserved = bytes.min(self.issued.len() + RESERVED_BYTES_MAX);
+        self.truncation = Truncation::None;
     }
 
     /// Space that is allocated and unused: appends fill it first.
@@ -104,6 +116,7 @@ impl FileBytes {
     pub(super) fn truncate(&mut self, bytes: usize) -> u64 {
         let freed = if self.recycled > 0 { std::mem::take(&mut self.allocated_ahead) } else { 0 };
         self.recycled = 0;
+        self.truncation = self.truncation.max(Truncation::Issued);
         self.issued.truncate(bytes);
         self.each_record(|changes| changes.truncate(bytes));
         self.failed_tail.clear();
@@ -119,6 +132,14 @@ impl FileBytes {
         }
         self.since_sync.restart(self.issued.len());
         self.failed_tail.clear();
+        self.synced(self.truncation);
+    }
+
+    /// A truncation that has come so far survives a crash.
+    fn synced(&mut self, truncation: Truncation) {
+        if truncation == Truncation::Issued {
+            self.truncation = Truncation::Durable;
+        }
     }
 
     pub(super) fn sync_begin(&mut self, ticket: SyncTicket) {
@@ -129,7 +150,8 @@ impl FileBytes {
         });
         let mut since = Changes::default();
         since.restart(length);
-        self.begun.push(PendingSync { ticket, written: written.collect(), bytes: length, since });
+        let (written, truncation) = (written.collect(), self.truncation);
+        self.begun.push(PendingSync { ticket, written, bytes: length, since, truncation });
     }
 
     /// Carries out a started sync. Those started before it must have been carried out.
@@ -138,6 +160,7 @@ impl FileBytes {
         begun.write_to(&mut self.durable, self.recycled);
         self.since_sync = begun.since;
         self.failed_tail.clear();
+        self.synced(begun.truncation);
     }
 
     /// Forgets a started sync without effect.
@@ -204,7 +227,9 @@ impl FileBytes {
         }
         if self.reserved > self.durable.len() && random.chance(3, 4) {
             let zeros = random.below((self.reserved - self.durable.len()) as u64 + 1) as usize;
-            self.durable.resize(self.durable.len() + zeros, 0);
+            if self.truncation < Truncation::Durable {
+                self.durable.resize(self.durable.len() + zeros, 0);
+            }
         }
         self.restart_from_durable();
     }
@@ -214,7 +239,9 @@ impl FileBytes {
         let old = self.durable.get(self.issued.len()..self.recycled).unwrap_or_default().to_vec();
         self.durable.clone_from(&self.issued);
         self.durable.extend_from_slice(&old);
-        self.durable.resize(self.durable.len().max(self.reserved), 0);
+        if self.truncation < Truncation::Durable {
+            self.durable.resize(self.durable.len().max(self.reserved), 0);
+        }
         self.restart_from_durable();
     }
 
@@ -238,7 +265,7 @@ impl FileBytes {
         self.since_sync.restart(self.durable.len());
         self.begun.clear();
         self.failed_tail.clear();
-        self.reserved = 0;
+        (self.reserved, self.truncation) = (0, Truncation::None);
     }
 
     fn each_record(&mut self, what: impl Fn(&mut Changes)) {
@@ -396,6 +423,23 @@ mod tests {
             assert!(file.issued().iter().all(|&byte| byte == b's'));
         }
         assert_eq!(lengths, [300, 1000].into());
+    }
+
+    #[test]
+    fn durable_truncation_gives_reserved_space_back() {
+        let mut shown = [false; 2];
+        for (seed, is_synced) in (0..50).flat_map(|seed| [(seed, false), (seed, true)]) {
+            let mut file = synced(100);
+            file.reserve(4_000);
+            file.truncate(100);
+            if is_synced {
+                file.sync_begin(SyncTicket(1));
+                file.sync_complete(SyncTicket(1));
+            }
+            file.crash(&mut Random::new(seed));
+            shown[usize::from(is_synced)] |= file.issued().len() > 100;
+        }
+        assert_eq!(shown, [true, false]);
     }
 
     #[test]
