@@ -152,7 +152,10 @@ impl<D: Disk> Engine<D> {
         self.plan_work(now_ms)?;
         let dropping = self.end_drops(now_ms)?;
         let checkpoint = self.step_checkpoint(false)?;
-        let compaction = self.step_compactions()?;
+        let compaction = match self.io.logs.shared() {
+            Some(_) => self.step_log_compaction()?,
+            None => self.step_compactions()?,
+        };
         let forgetting = self.drop_versions();
         Ok(checkpoint || compaction || forgetting || dropping)
     }
@@ -185,7 +188,8 @@ impl<D: Disk> Engine<D> {
             return Ok(());
         }
         if io.logs.shared().is_some() {
-            return self.queue_section(handle, extra);
+            let is_pressed = self.is_pressed(handle);
+            return self.queue_section(handle, extra, is_pressed);
         }
         store.checkpoint_begin(io, extra)?;
         maintenance.checkpoint_begun(handle, store);
@@ -241,9 +245,11 @@ impl<D: Disk> Engine<D> {
     /// [`crate::EngineError::DiskFull`] if there is no room for a copy; errors of the disk.
     pub fn compact(&mut self, handle: Handle) -> EngineResult<()> {
         let policy = self.policy(1);
-        let is_shared = self.io.logs.shared().is_some();
+        if self.io.logs.shared().is_some() {
+            return self.store(handle).map(drop).and_then(|()| self.compact_shared());
+        }
         let (_, store) = self.store(handle)?;
-        if store.durability == Durability::Memory || store.compaction.is_paused || is_shared {
+        if store.durability == Durability::Memory || store.compaction.is_paused {
             return Ok(());
         }
         self.finish_work(handle)?;
@@ -354,7 +360,8 @@ impl<D: Disk> Engine<D> {
             let Ok(store) = store_of(partitions, handle) else { continue };
             store.account.awaits_checkpoint = false;
             if is_worth && io.logs.shared().is_some() {
-                self.queue_section(handle, &[])?;
+                let is_pressed = self.is_pressed(handle);
+                self.queue_section(handle, &[], is_pressed)?;
             } else if is_worth {
                 store.checkpoint_begin(io, &[])?;
                 maintenance.checkpoint_begun(handle, store);

@@ -8,6 +8,7 @@ mod disk_space;
 mod drops;
 mod durability;
 pub(crate) mod key_order;
+mod log_owner;
 mod maintain;
 mod open;
 mod pending_durability;
@@ -424,7 +425,7 @@ impl<D: Disk> Engine<D> {
     /// As [`Engine::read_entry`].
     pub fn epoch_at(&mut self, handle: Handle, index: u64) -> EngineResult<Option<u32>> {
         let (io, store) = self.store(handle)?;
-        io.logs.view(store.handle).epoch_at(&mut io.disk, index)
+        store.epoch_at(io, index)
     }
 
     /// Log index of the last entry that survives a crash.

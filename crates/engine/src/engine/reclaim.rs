@@ -29,6 +29,7 @@ use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::io::Logs;
+use crate::log::shared::compact::STEP_READ_BYTES;
 use crate::options::{Durability, EngineOptions};
 use crate::store::compaction_policy::Policy;
 use crate::store::{Account, MaintenanceStep, PartitionStore};
@@ -43,6 +44,10 @@ const STEP_BYTES: u64 = 8 << 10;
 const STEPS_PER_CALL_MAX: u64 = 64;
 /// The same above the bound: some eight milliseconds, after a batch of four megabytes.
 const STEPS_PER_CALL_ABOVE_BOUND_MAX: u64 = 1024;
+/// Steps of the compaction of a shared log in one call at most: some milliseconds, after a batch of a megabyte.
+const LOG_STEPS_PER_CALL_MAX: u64 = 32;
+/// The same above the bound.
+const LOG_STEPS_ABOVE_BOUND_MAX: u64 = 128;
 /// Steps that are deferred to later calls at most: some hundred microseconds.
 const STEPS_DEFERRED_MAX: u64 = 16;
 /// Compactions that are polled in one call for the end of their disk operation: each costs a hundred
@@ -92,6 +97,8 @@ pub(super) struct Reclaim {
     awaited_room: AwaitedRoom,
     /// See [`crate::EngineOptions::check_after_bytes`].
     check_after_bytes: u64,
+    /// Dead space of a shared log is given back whatever is written.
+    pub(super) is_log_pressed: bool,
 }
 
 /// The room that entries wait for. Times are the owner's, in milliseconds.
@@ -183,7 +190,13 @@ impl Reclaim {
             pressed: BTreeSet::new(),
             awaited_room: AwaitedRoom::default(),
             check_after_bytes,
+            is_log_pressed: false,
         }
+    }
+
+    /// Dead space was given back.
+    pub(super) fn is_given_back(&mut self, now_ms: u64) {
+        self.awaited_room.is_given_back(now_ms);
     }
 
     /// Schedules a check of a partition.
@@ -225,7 +238,18 @@ impl Reclaim {
         !(self.due.is_empty()
             && self.to_compact.is_empty()
             && self.compacting.is_empty()
-            && self.pressed.is_empty())
+            && self.pressed.is_empty()
+            && !self.is_log_pressed)
+    }
+
+    /// Sets what a shared log has: bytes, and the dead bytes and removals among them, and those on the disk.
+    pub(super) fn set_log_bytes(&mut self, bytes: u64, wasted: u64, wasted_on_disk: u64) {
+        (self.log_bytes, self.wasted_bytes, self.wasted_on_disk_bytes) = (bytes, wasted, wasted_on_disk);
+    }
+
+    /// Sets the partitions whose checkpoints dead space waits for.
+    pub(super) fn press_only(&mut self, pressed: BTreeSet<Handle>) {
+        self.pressed = pressed;
     }
 
     fn uncount(&mut self, store: &mut PartitionStore) {
@@ -252,6 +276,7 @@ impl<D: Disk> Engine<D> {
             self.maintenance.reclaim.disk_space_check_at = now_ms.saturating_add(DISK_SPACE_CHECK_MS);
             self.check_disk_space();
             self.io.space.fill_ballast(&mut self.io.disk);
+            self.look_at_shared_log();
         }
         if self.io.space.take_has_refused() {
             self.maintenance.reclaim.awaited_room.is_refused(now_ms);
@@ -267,6 +292,7 @@ impl<D: Disk> Engine<D> {
         if now_ms >= reclaim.collect_at && (!is_short || reclaim.collect_next >= self.partitions.len()) {
             reclaim.collect_at = now_ms.saturating_add(every_ms);
             reclaim.collect_next = 0;
+            self.press_shared_log();
         }
         // On the timer, and if space is short, smaller dead shares count too.
         let collected_percent = self.options.dead_percent_max / 4 + 1;
@@ -315,12 +341,16 @@ impl<D: Disk> Engine<D> {
         let has_reclaim_pressure = has_reclaim_pressure && !io.logs.view(store.handle).is_in_memory_only();
         let policy = Policy { has_reclaim_pressure, ..policy };
         store.account.awaits_check = false;
-        maintenance.reclaim.count(&io.logs, store);
+        // A shared log is counted and compacted as a whole.
+        let is_separate = io.logs.shared().is_none();
+        if is_separate {
+            maintenance.reclaim.count(&io.logs, store);
+        } else {
+            store.check_at_dead_bytes = u64::MAX;
+        }
         if store.is_stopped() {
             return;
         }
-        // A shared log is compacted as a whole.
-        let is_separate = io.logs.shared().is_none();
         let wants_compaction = is_separate && store.needs_compaction(&io.logs, &policy);
         store.account.is_compaction_blocked =
             wants_compaction && store.is_compaction_blocked(&io.logs, &policy);
@@ -354,7 +384,8 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
     pub fn needs_entry(&mut self, handle: Handle) -> EngineResult<bool> {
-        let is_pressed = self.is_pressed(handle);
+        // Two sections of a shared log may be of the same log index.
+        let is_pressed = self.is_pressed(handle) && self.io.logs.shared().is_none();
         let (_, store) = self.store(handle)?;
         let is_idle = store.recent.is_all_committed() && !store.checkpoints.is_writing();
         Ok(is_pressed && is_idle && !store.is_stopped() && !store.checkpoints.lacks_newest(store.commit))
@@ -367,6 +398,18 @@ impl<D: Disk> Engine<D> {
         {
             self.maintenance.reclaim.schedule_check(handle, store);
         }
+    }
+
+    /// Does what is due of the compaction of a shared log. Returns whether there is more to do at once.
+    pub(super) fn step_log_compaction(&mut self) -> EngineResult<bool> {
+        let written_bytes = std::mem::take(&mut self.maintenance.reclaim.written_bytes);
+        let most = if self.is_above_bound() { LOG_STEPS_ABOVE_BOUND_MAX } else { LOG_STEPS_PER_CALL_MAX };
+        let steps = (1 + 2 * written_bytes / STEP_READ_BYTES as u64).min(most);
+        let has_more = self.step_shared_compaction(steps)?;
+        let reclaim = &mut self.maintenance.reclaim;
+        reclaim.is_log_pressed &= has_more || !reclaim.pressed.is_empty();
+        self.evict();
+        Ok(has_more)
     }
 
     /// Starts as many compactions as may run at a time.
@@ -470,7 +513,7 @@ impl<D: Disk> Engine<D> {
 
     /// Whether the logs on the disk have more dead bytes than the disk has free bytes beside the reserve, or dead bytes that an entry
     /// needs.
-    fn is_short_of_space(&self) -> bool {
+    pub(super) fn is_short_of_space(&self) -> bool {
         let Reclaim { wasted_on_disk_bytes, ref awaited_room, .. } = self.maintenance.reclaim;
         let space = &self.io.space;
         let is_needed = || space.is_full() || awaited_room.is_wanted(self.maintenance.now_ms);
@@ -502,7 +545,10 @@ impl<D: Disk> Engine<D> {
         let check_after_bytes = self.options.check_after_bytes;
         let Ok(store) = store_of(&mut self.partitions, handle) else { return false };
         if self.maintenance.reclaim.pressed.contains(&handle) {
-            return !store.is_stopped() && store.checkpoints.lacks_newest(store.commit);
+            let checkpoints = &store.checkpoints;
+            let is_shared = self.io.logs.shared().is_some();
+            let lacks = is_shared && checkpoints.lacks_two(store.commit) && !checkpoints.is_in_round;
+            return !store.is_stopped() && (lacks || checkpoints.lacks_newest(store.commit));
         }
         // Sooner if nothing can be reclaimed without a checkpoint.
         let tail_max = if store.account.is_compaction_blocked { check_after_bytes } else { tail_max };

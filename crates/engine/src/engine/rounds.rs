@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
 use crate::error::EngineResult;
+use crate::io::Io;
 use crate::limits::CHECKPOINTS_RETAINED;
 use crate::log::shared::rounds::RoundState;
 use crate::store::section::SectionWrite;
@@ -31,6 +32,11 @@ struct SectionWork {
 }
 
 impl RoundWork {
+    /// Whether no section has locations yet, and is not complete.
+    pub(super) fn is_between_sections(&self) -> bool {
+        self.walking.is_none()
+    }
+
     /// Whether there is nothing to do.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.walking.is_none() && self.done.is_empty()
@@ -38,10 +44,16 @@ impl RoundWork {
 }
 
 impl<D: Disk> Engine<D> {
-    /// Puts a section of a partition's present state into the next round.
-    pub(super) fn queue_section(&mut self, handle: Handle, extra: &[u8]) -> EngineResult<()> {
+    /// Puts a section of a partition's present state into the next round; also a second one of the same commit index, if
+    /// `wants_two`.
+    pub(super) fn queue_section(
+        &mut self,
+        handle: Handle,
+        extra: &[u8],
+        wants_two: bool,
+    ) -> EngineResult<()> {
         let (io, store) = self.store(handle)?;
-        if let Some(section) = store.begin_section(io, extra)? {
+        if let Some(section) = store.begin_section(io, extra, wants_two)? {
             let tail_bytes = store.checkpoints.tail_bytes;
             self.maintenance.round.queue.push_back(SectionWork { handle, section, tail_bytes });
         }
@@ -109,7 +121,12 @@ impl<D: Disk> Engine<D> {
             return Ok(true);
         }
         round.is_ending = true;
-        match shared.rounds.end(&mut shared.log, &mut io.disk, wait)? {
+        if shared.rounds.has_flush_to_begin() {
+            self.mark_commits()?;
+        }
+        let Io { disk, logs, .. } = &mut self.io;
+        let Some(shared) = logs.shared_mut() else { return Ok(false) };
+        match shared.rounds.end(&mut shared.log, disk, wait)? {
             RoundState::Running => {}
             RoundState::Abandoned => self.forget_round(),
             RoundState::Done => self.round_done(),
@@ -130,7 +147,6 @@ impl<D: Disk> Engine<D> {
             checkpoints.tail_bytes = checkpoints.tail_bytes.saturating_sub(work.tail_bytes);
             checkpoints.check_at_bytes = 0;
             self.maintenance.counts.checkpoints += 1;
-            self.plan_again_if_pressed(work.handle);
         }
     }
 

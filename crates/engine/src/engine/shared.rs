@@ -1,18 +1,31 @@
 //! An engine over one log of all its partitions: what differs from partitions with logs of their own.
 
+use std::collections::BTreeSet;
+
 use super::durability::begin_durability;
+use super::log_owner::StoresOfLog;
 use super::{Engine, Handle, store_of};
 use crate::disk::Disk;
 use crate::engine::report::RecoveryReport;
 use crate::error::{EngineError, EngineResult};
 use crate::io::Logs;
-use crate::log::shared::format::LogId;
+use crate::limits::CHECKPOINTS_RETAINED;
+use crate::log::shared::compact::{StreamFigures, figures};
+use crate::log::shared::format::{LogId, LogStream};
+use crate::log::shared::live_bytes::EntryUse;
 use crate::log::shared::prefix::LogDamage;
 use crate::log::shared::recover::{read_section, recover};
+use crate::log::shared::rounds::learn_runs;
 use crate::log::shared::streams::SharedLogOptions;
-use crate::logs::SharedLogs;
+use crate::logs::{CountedEntry, RelocatedPlace, SharedLogs};
 use crate::options::Durability;
+use crate::planted::{Bug, is_planted};
+use crate::store::PartitionStore;
+use crate::store::entry_use::PlacedEntry;
 use crate::{Damage, DamageKind, PartitionId};
+
+/// Steps of a compaction that is waited for, between two flushes.
+const COMPACTION_STEPS_AT_ONCE: u64 = 64;
 
 /// The folder of the log.
 pub(super) const LOG_FOLDER: &str = "log";
@@ -55,8 +68,21 @@ impl<D: Disk> Engine<D> {
             maintenance.recovered(&io.logs, handle, store);
             report.partitions.push((log.partition, recovered));
         }
+        self.count_live();
         report.journal.extend(damage.iter().filter_map(damage_of_all));
         Ok(())
+    }
+
+    /// Counts what the stores refer to, all of which are complete: compaction may begin.
+    fn count_live(&mut self) {
+        let Engine { io, partitions, .. } = self;
+        if let Some(shared) = io.logs.shared_mut() {
+            shared.begin_counting();
+        }
+        partitions.iter().flatten().for_each(|store| store.count_live(&mut io.logs));
+        if let Some(shared) = io.logs.shared_mut() {
+            shared.end_counting();
+        }
     }
 
     /// Changes the places of entries whose file has failed.
@@ -65,9 +91,12 @@ impl<D: Disk> Engine<D> {
         let (logs, mut resources) = io.split_resources();
         let Some(shared) = logs.shared_mut() else { return Ok(()) };
         for moved in shared.take_moved(&mut resources)? {
-            if let Ok(store) = store_of(partitions, Handle(moved.handle)) {
-                store.redirect(&moved);
-            }
+            let Ok(store) = store_of(partitions, Handle(moved.handle)) else { continue };
+            let entry_use = store.use_of(&placed_entry(&moved));
+            store.redirect(&placed_entry(&moved), moved.to);
+            let [from, to] = [moved.from, moved.to].map(|at| CountedEntry::at(moved.index, at));
+            shared.change_use(moved.handle, from, entry_use, None);
+            shared.change_use(moved.handle, to, None, entry_use);
         }
         Ok(())
     }
@@ -165,6 +194,153 @@ impl<D: Disk> Engine<D> {
         }
     }
 
+    /// Frees and copies what is due of the log. Returns whether there is more to do at once.
+    pub(super) fn step_shared_compaction(&mut self, steps: u64) -> EngineResult<bool> {
+        let is_pressed = self.io.memory.is_over() || self.maintenance.reclaim.is_log_pressed;
+        let free_bytes = if is_pressed { 0 } else { self.io.space.free_bytes() };
+        let mut has_more = true;
+        for _ in 0..steps {
+            let Engine { io, partitions, maintenance, .. } = self;
+            let Some(shared) = io.logs.shared_mut().filter(|shared| !shared.log.has_stopped()) else {
+                return Ok(false);
+            };
+            if maintenance.round.is_between_sections() || is_planted(Bug::SlotReusedEarly) {
+                shared.segments.reuse_released();
+            }
+            if !shared.segments.has_room() {
+                return Ok(false);
+            }
+            let (log, rounds, compaction, parts) = shared.split_for_compaction();
+            learn_runs(log, &mut io.disk)?;
+            has_more = compaction.is_due(log, rounds, free_bytes);
+            if !has_more {
+                break;
+            }
+            let is_stopped = |store: &&PartitionStore| store.is_stopped();
+            for store in partitions.iter().flatten().map(|store| &**store).filter(is_stopped) {
+                if let Some(slot) = parts.slot(store.handle) {
+                    compaction.hold_all(log, slot);
+                }
+            }
+            let mut owner = StoresOfLog { partitions, parts };
+            let step = match compaction.step(log, rounds, &mut io.disk, &mut owner) {
+                Ok(step) => step,
+                // Tried again with the next call.
+                Err(error) if error.is_out_of_space() => return Ok(false),
+                Err(error) => return Err(self.shared_failed(error)),
+            };
+            if let Some(freed) = step.freed {
+                shared.segments.release(freed);
+                maintenance.counts.compactions += 1;
+                maintenance.reclaim.is_given_back(maintenance.now_ms);
+            }
+            if step.is_idle {
+                has_more = false;
+                break;
+            }
+        }
+        self.flush_for_compaction()?;
+        Ok(has_more)
+    }
+
+    /// Counts what is dead in the log.
+    pub(super) fn look_at_shared_log(&mut self) {
+        let Some(shared) = self.io.logs.shared() else { return };
+        let figures = figures(&shared.log);
+        let wasted = |stream: &StreamFigures| stream.dead + stream.used.removals;
+        let bytes = figures.streams.iter().map(|stream| stream.used.sum() + stream.dead).sum();
+        let on_disk =
+            LogStream::ON_DISK.iter().map(|stream| wasted(&figures.streams[*stream as usize])).sum();
+        self.maintenance.reclaim.set_log_bytes(bytes, figures.streams.iter().map(wasted).sum(), on_disk);
+    }
+
+    /// Has dead space of the log given back, however little is written, and the checkpoints made that it waits for.
+    pub(super) fn press_shared_log(&mut self) {
+        let is_short = self.is_short_of_space();
+        let begins_alone = self.options.starts_checkpoints;
+        let Engine { io, partitions, maintenance, .. } = self;
+        let Some(shared) = io.logs.shared_mut() else { return };
+        shared.compaction.earn_all(&shared.log);
+        let mut pressed = BTreeSet::new();
+        for slot in shared.rounds.blocking(&shared.log, is_short) {
+            let Some(handle) = shared.handle_of(slot).map(Handle) else { continue };
+            if store_of(partitions, handle).is_ok_and(|store| store.checkpoints.lacks_two(store.commit)) {
+                pressed.insert(handle);
+            }
+        }
+        maintenance.reclaim.is_log_pressed = is_short;
+        maintenance.reclaim.press_only(pressed.clone());
+        if begins_alone {
+            pressed.into_iter().for_each(|handle| self.checkpoint_later(handle));
+        }
+    }
+
+    /// Writes down the commit index of each partition, before the flush of all streams that victims wait for: entries are dead for
+    /// compaction once others are committed, and recovery must not fall back behind that.
+    pub(super) fn mark_commits(&mut self) -> EngineResult<()> {
+        let Engine { io, partitions, .. } = self;
+        let Some(shared) = io.logs.shared_mut() else { return Ok(()) };
+        if is_planted(Bug::CommitsNotMarked) {
+            return Ok(());
+        }
+        for store in partitions.iter().flatten() {
+            if let Some(slot) = shared.slot(store.handle) {
+                shared.log.note_progress(slot, store.commit, 0);
+            }
+        }
+        match shared.log.mark() {
+            Err(error) => Err(self.shared_failed(error)),
+            Ok(_) => Ok(()),
+        }
+    }
+
+    /// Victims are free once a flush of all streams has ended.
+    fn flush_for_compaction(&mut self) -> EngineResult<()> {
+        let Some(shared) = self.io.logs.shared() else { return Ok(()) };
+        if !shared.compaction.wants_flush(&shared.log) || shared.log.is_flushing() {
+            return Ok(());
+        }
+        self.mark_commits()?;
+        let (logs, mut resources) = self.io.split_resources();
+        let Some(shared) = logs.shared_mut() else { return Ok(()) };
+        let begun = shared.flush_begin_with_cold(&mut resources);
+        self.settle_moved()?;
+        match begun {
+            Err(error) if !error.is_out_of_space() => Err(self.shared_failed(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Compacts the log until nothing more is to be gained.
+    pub(super) fn compact_shared(&mut self) -> EngineResult<()> {
+        let is_alone = self.options.starts_checkpoints;
+        for stream in LogStream::ON_DISK {
+            if let Some(shared) = self.io.logs.shared_mut() {
+                shared.log.seal(stream).map_err(|error| self.shared_failed(error))?;
+            }
+        }
+        for _ in 0..if is_alone { CHECKPOINTS_RETAINED } else { 0 } {
+            for (_, handle) in self.partitions().collect::<Vec<_>>() {
+                self.queue_section(handle, &[], true)?;
+            }
+            while self.step_round(true)? {}
+        }
+        loop {
+            self.maintenance.reclaim.is_log_pressed = true;
+            let has_more = self.step_shared_compaction(COMPACTION_STEPS_AT_ONCE)?;
+            self.maintenance.reclaim.is_log_pressed = false;
+            let (logs, mut resources) = self.io.split_resources();
+            let Some(shared) = logs.shared_mut() else { return Ok(()) };
+            let is_flushing = shared.log.is_flushing();
+            let flushed = shared.flush_done(&mut resources, true);
+            self.settle_moved()?;
+            flushed.map_err(|error| self.shared_failed(error))?;
+            if !has_more && !is_flushing {
+                return Ok(());
+            }
+        }
+    }
+
     /// See [`Engine::set_durability`].
     pub(super) fn set_durability_shared(
         &mut self,
@@ -182,13 +358,19 @@ impl<D: Disk> Engine<D> {
             return Ok(durability);
         }
         let (facts, is_to_disk) = (store.log_facts(), durability != Durability::Memory);
+        let committed = (store.epoch_at(io, store.commit)?.unwrap_or_default(), store.commit);
         let (logs, mut resources) = io.split_resources();
         if let Some(shared) = logs.shared_mut() {
             if is_unused {
                 shared.set_in_memory(store.handle, !is_to_disk);
             } else if is_in_memory && is_to_disk {
-                let moved = shared.write_to_disk(&mut resources, store.handle, facts)?;
-                moved.iter().for_each(|moved| store.redirect(moved));
+                let moved = shared.write_to_disk(&mut resources, store.handle, facts, committed)?;
+                for moved in moved {
+                    let entry_use = store.use_of(&placed_entry(&moved));
+                    store.redirect(&placed_entry(&moved), moved.to);
+                    let entry = CountedEntry::at(moved.index, moved.to);
+                    shared.change_use(moved.handle, entry, Some(EntryUse::Live), entry_use);
+                }
             }
         }
         if !is_unused && is_to_disk && (durability == Durability::Sync || before == Durability::Memory) {
@@ -210,6 +392,11 @@ impl<D: Disk> Engine<D> {
             None => Ok(()),
         }
     }
+}
+
+fn placed_entry(moved: &RelocatedPlace) -> PlacedEntry<'_> {
+    let RelocatedPlace { index, kind, flags, ref key, from, .. } = *moved;
+    PlacedEntry { index, kind, flags, key, at: from }
 }
 
 /// Damage to a partition, in the words of reports.

@@ -100,6 +100,7 @@ impl<D: Disk> Engine<D> {
                 return Err(error);
             }
             store.commit = meta.index;
+            store.recent.note_committed(meta.epoch, meta.index);
         } else {
             store.recent.push(&meta, placed);
             let committed = store.commit(io, meta.index);

@@ -102,6 +102,11 @@ fn class_of(bytes: usize) -> u8 {
     (exponent as u8) << 3 | (mantissa as u8 - 8)
 }
 
+/// The length of the longest entry whose location names the same length as one of this length.
+pub(crate) fn longest_like(bytes: u32) -> u32 {
+    class_bytes(class_of(bytes as usize))
+}
+
 fn class_bytes(class: u8) -> u32 {
     (8 + u32::from(class & 7)) << (class >> 3)
 }

@@ -6,7 +6,7 @@
 //! | append | the next entry, in memory: [`Logs::append`]; whether there is room: [`LogView::lacks_room`] |
 //! | read | an entry at its place, checked, or its head alone: [`LogView::read`], [`LogView::read_key`], [`LogView::found`], [`LogView::head_at`] |
 //! | log index | entries that no place names: [`LogView::locate`], [`LogView::epoch_at`], [`Logs::entries_after`] |
-//! | dead bytes | entries that nothing refers to any more: [`Logs::count_dead`], [`Logs::count_dead_at`], [`Logs::forget_entry`], [`LogView::sizes`] |
+//! | dead bytes | entries that nothing refers to any more: [`Logs::count_dead`], [`Logs::count_dead_at`], [`Logs::forget_entry`], [`LogView::sizes`]; what others are: [`Logs::change_use`] |
 //! | durability | what survives a crash, and how more does: [`Logs::synced_index`], [`LogView::is_durable`], [`Logs::sync`], [`Logs::mark_now`] |
 //!
 //! Index and side tables name an entry by segment slot, offset and length ([`Location`](crate::index::location::Location)). A slot
@@ -18,17 +18,21 @@
 use crate::PartitionId;
 use crate::disk::Disk;
 use crate::error::EngineResult;
-use crate::log::entry::EntryMeta;
+use crate::log::entry::{EntryKind, EntryMeta};
+use crate::log::shared::live_bytes::EntryUse;
 use crate::log::shared::streams::LogSlot;
 use crate::log::{AppendedPlace, EntryRef, LogOptions, PartitionLog, StoreFacts};
 use crate::resources::LogResources;
 
+pub(crate) use entry_use::LogParts;
 use handle_table::HandleTable;
 pub(crate) use shared::SharedLogs;
 use shared_view::SharedView;
 pub(crate) use view::LogView;
 
+mod entry_use;
 mod handle_table;
+mod segment_slots;
 pub(crate) mod shared;
 mod shared_view;
 mod view;
@@ -50,9 +54,29 @@ pub(crate) struct RelocatedPlace {
     pub(crate) handle: u32,
     /// Its log index.
     pub(crate) index: u64,
+    pub(crate) kind: EntryKind,
+    pub(crate) flags: u8,
     pub(crate) key: Vec<u8>,
     pub(crate) from: AppendedPlace,
     pub(crate) to: AppendedPlace,
+}
+
+/// An entry as index and side tables name it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountedEntry {
+    /// The slot of its segment.
+    pub(crate) slot: u32,
+    /// Its log index.
+    pub(crate) index: u64,
+    /// Its length.
+    pub(crate) entry_bytes: u64,
+}
+
+impl CountedEntry {
+    /// An entry at its place.
+    pub(crate) fn at(index: u64, placed: AppendedPlace) -> CountedEntry {
+        CountedEntry { slot: placed.slot, index, entry_bytes: placed.entry_bytes as u64 }
+    }
 }
 
 impl Default for Logs {
@@ -157,16 +181,16 @@ impl Logs {
         }
     }
 
-    /// Truncates every entry after `index`. The truncation survives a crash before this returns.
+    /// Truncates every entry after that of this epoch and index. The truncation survives a crash before this returns.
     pub(crate) fn truncate_after<D: Disk>(
         &mut self,
         io: &mut LogResources<'_, D>,
         handle: u32,
-        index: u64,
+        last: (u32, u64),
     ) -> EngineResult<()> {
         match self {
-            Logs::Separate(logs) => logs.of_mut(handle).truncate_after(io, index),
-            Logs::Shared(logs) => logs.truncate_after(io, handle, index),
+            Logs::Separate(logs) => logs.of_mut(handle).truncate_after(io, last.1),
+            Logs::Shared(logs) => logs.truncate_after(io, handle, last),
         }
     }
 
@@ -176,41 +200,51 @@ impl Logs {
             Logs::Separate(logs) => {
                 logs.of_mut(handle).segment_mut(placed.slot).forget_entry(meta, placed.entry_bytes);
             }
-            Logs::Shared(logs) => logs.forget_entry(handle, meta, placed.entry_bytes),
+            Logs::Shared(logs) => {
+                logs.change_use(handle, CountedEntry::at(meta.index, placed), Some(EntryUse::Live), None);
+            }
         }
     }
 
-    /// An entry of this segment is no longer referenced, for whatever reason.
-    pub(crate) fn count_dead(&mut self, handle: u32, slot: u32, entry_bytes: u64) {
+    /// An entry of this segment is no longer referenced, for whatever reason. It was used in this way, and may have to stay as a
+    /// removal.
+    pub(crate) fn count_dead(
+        &mut self,
+        handle: u32,
+        entry: CountedEntry,
+        was: EntryUse,
+        now: Option<EntryUse>,
+    ) {
         match self {
-            Logs::Separate(logs) => logs.of_mut(handle).segment_mut(slot).count_dead(entry_bytes),
-            Logs::Shared(logs) => logs.count_dead(handle, entry_bytes),
+            Logs::Separate(logs) => logs.of_mut(handle).segment_mut(entry.slot).count_dead(entry.entry_bytes),
+            Logs::Shared(logs) => logs.change_use(handle, entry, Some(was), now),
         }
     }
 
-    /// A put or a removal of its key has replaced the entry at this place, if `is_replaced`; otherwise as [`Logs::count_dead`].
-    /// Releases memory that only it needed, and returns how much.
+    /// A put or a removal of its key has replaced the entry at this offset, if `is_replaced`; otherwise an append of the other kind
+    /// has. Releases memory that only it needed, and returns how much.
     #[inline]
     pub(crate) fn count_dead_at(
         &mut self,
         handle: u32,
-        (slot, offset): (u32, u32),
-        entry_bytes: u64,
+        entry: CountedEntry,
+        offset: u32,
         is_replaced: bool,
     ) -> usize {
         match self {
             Logs::Separate(logs) => {
-                let segment = logs.of_mut(handle).segment_mut(slot);
+                let segment = logs.of_mut(handle).segment_mut(entry.slot);
                 if is_replaced {
-                    segment.count_dead_at(offset, entry_bytes);
+                    segment.count_dead_at(offset, entry.entry_bytes);
                 } else {
                     // Compaction must check for entries between them.
-                    segment.count_dead(entry_bytes);
+                    segment.count_dead(entry.entry_bytes);
                 }
-                segment.evict_dead_entry(offset, entry_bytes)
+                segment.evict_dead_entry(offset, entry.entry_bytes)
             }
             Logs::Shared(logs) => {
-                logs.count_dead(handle, entry_bytes);
+                let now = if is_replaced { None } else { Some(EntryUse::Removal) };
+                logs.change_use(handle, entry, Some(EntryUse::Live), now);
                 0
             }
         }

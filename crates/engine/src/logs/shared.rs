@@ -1,19 +1,20 @@
 //! The shared log of an instance as stores and engine use it: partitions by handle, segments by slot, the account of memory.
 
-use std::collections::BTreeMap;
-
 use super::RelocatedPlace;
+use super::entry_use::PartSizes;
 use super::handle_table::HandleTable;
+use super::segment_slots::SegmentSlots;
 use crate::PartitionId;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
-use crate::limits::SEGMENTS_MAX;
-use crate::log::entry::{EntryKind, EntryMeta, Head};
-use crate::log::shared::format::{HEAD_BYTES, LogPlace, SharedHead};
+use crate::log::entry::{EntryMeta, Head};
+use crate::log::shared::compact::LogCompaction;
+use crate::log::shared::format::{HEAD_BYTES, LogPlace, SharedHead, SharedKind};
+use crate::log::shared::live_bytes::EntryUse;
 use crate::log::shared::recover::{LogRecovery, resume};
 use crate::log::shared::rounds::LogRounds;
 use crate::log::shared::streams::{LogSlot, NewLogPartition, SharedLog, SharedLogOptions};
-use crate::log::{AppendedPlace, LogSizes, StoreFacts};
+use crate::log::{AppendedPlace, StoreFacts};
 use crate::resources::LogResources;
 
 /// After so many appended bytes full pieces are issued, and the memory is counted.
@@ -23,8 +24,13 @@ const COUNT_EVERY_BYTES: u64 = 64 << 10;
 pub(crate) struct SharedLogs {
     pub(crate) log: SharedLog,
     pub(crate) rounds: LogRounds,
-    parts: HandleTable<SharedPart>,
+    pub(crate) compaction: LogCompaction,
+    pub(super) parts: HandleTable<SharedPart>,
+    /// The handle of the partition that has each slot of the log.
+    pub(super) handles: Vec<Option<u32>>,
     pub(crate) segments: SegmentSlots,
+    /// The stores are complete: what becomes of entries is counted.
+    pub(super) has_begun_counting: bool,
     /// The last write to a file found no room: until a retry succeeds, entries are only in memory.
     pub(super) lacks_room: bool,
     /// An entry was appended for which an owner waits until it survives a crash.
@@ -41,52 +47,7 @@ pub(crate) struct SharedPart {
     /// `None` before the first entry.
     pub(super) slot: Option<LogSlot>,
     pub(super) is_in_memory: bool,
-    pub(super) sizes: LogSizes,
-}
-
-/// The numbers of segments by the slots that locations have, and back.
-#[derive(Default)]
-pub(crate) struct SegmentSlots {
-    numbers: Vec<u64>,
-    pub(super) by_number: BTreeMap<u64, u32>,
-    last: (u64, u32),
-}
-
-impl SegmentSlots {
-    /// The slot of a segment, which it gets if it has none.
-    ///
-    /// # Errors
-    /// [`EngineError::Limit`].
-    #[inline]
-    pub(crate) fn of(&mut self, number: u64) -> EngineResult<u32> {
-        if self.last.0 == number {
-            return Ok(self.last.1);
-        }
-        let slot = match self.by_number.get(&number) {
-            Some(slot) => *slot,
-            None if self.numbers.len() == SEGMENTS_MAX => {
-                return Err(EngineError::Limit { what: "segments of one instance (2^20)" });
-            }
-            None => {
-                self.numbers.push(number);
-                self.by_number.insert(number, self.numbers.len() as u32 - 1);
-                self.numbers.len() as u32 - 1
-            }
-        };
-        self.last = (number, slot);
-        Ok(slot)
-    }
-
-    /// The number of the segment of a slot; 0: there is none.
-    #[inline]
-    pub(crate) fn number(&self, slot: u32) -> u64 {
-        self.numbers.get(slot as usize).copied().unwrap_or_default()
-    }
-
-    /// Slots and numbers.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (u32, u64)> {
-        (0..).zip(self.numbers.iter().copied())
-    }
+    pub(super) sizes: PartSizes,
 }
 
 impl SharedLogs {
@@ -103,8 +64,11 @@ impl SharedLogs {
         let logs = SharedLogs {
             log,
             rounds,
+            compaction: LogCompaction::default(),
             parts: HandleTable::default(),
+            handles: Vec::new(),
             segments: SegmentSlots::default(),
+            has_begun_counting: false,
             lacks_room: false,
             wants_flush: false,
             uncounted_bytes: 0,
@@ -121,8 +85,19 @@ impl SharedLogs {
         slot: Option<LogSlot>,
         is_in_memory: bool,
     ) {
-        let part = SharedPart { partition, slot, is_in_memory, sizes: LogSizes::default() };
+        let part = SharedPart { partition, slot, is_in_memory, sizes: PartSizes::default() };
         self.parts.add(handle, part);
+        if let Some(slot) = slot {
+            self.set_handle(slot, Some(handle));
+        }
+    }
+
+    pub(super) fn set_handle(&mut self, slot: LogSlot, handle: Option<u32>) {
+        let at = slot.number();
+        if at >= self.handles.len() {
+            self.handles.resize(at + 1, None);
+        }
+        self.handles[at] = handle;
     }
 
     /// Forgets a partition. Its entries have no owner once [`SharedLogs::drop_partition`] was called.
@@ -136,7 +111,11 @@ impl SharedLogs {
     /// [`EngineError::Stopped`].
     pub(crate) fn drop_partition(&mut self, handle: u32) -> EngineResult<()> {
         match self.part_mut(handle).slot.take() {
-            Some(slot) => self.log.drop_partition(slot),
+            Some(slot) => {
+                self.set_handle(slot, None);
+                self.compaction.release_all(slot);
+                self.log.drop_partition(slot)
+            }
             None => Ok(()),
         }
     }
@@ -147,13 +126,18 @@ impl SharedLogs {
     }
 
     #[inline]
-    fn part_mut(&mut self, handle: u32) -> &mut SharedPart {
+    pub(super) fn part_mut(&mut self, handle: u32) -> &mut SharedPart {
         self.parts.of_mut(handle)
     }
 
     /// The slot of a partition; `None` before its first entry.
     pub(crate) fn slot(&self, handle: u32) -> Option<LogSlot> {
         self.part(handle).slot
+    }
+
+    /// Whether counts can be exact: the stores know all places.
+    pub(crate) fn has_settled(&self) -> bool {
+        self.has_begun_counting && !self.log.has_stopped() && !self.log.has_moved()
     }
 
     /// Whether a partition without entries goes to the disk.
@@ -184,11 +168,7 @@ impl SharedLogs {
         self.log.note_progress(slot, facts.commit, 0);
         let segment = self.segments.of(place.segment)?;
         let entry_bytes = HEAD_BYTES + key.len() + payload.iter().map(|piece| piece.len()).sum::<usize>();
-        let part = self.part_mut(handle);
-        part.sizes.bytes += entry_bytes as u64;
-        if is_removal(meta) {
-            part.sizes.removal_bytes += entry_bytes as u64;
-        }
+        self.part_mut(handle).sizes.change(entry_bytes as u64, None, Some(EntryUse::Live));
         self.uncounted_bytes += entry_bytes as u64;
         if self.uncounted_bytes >= COUNT_EVERY_BYTES {
             self.count(io);
@@ -201,8 +181,10 @@ impl SharedLogs {
         let &SharedPart { partition, is_in_memory, .. } = self.part(handle);
         let new = NewLogPartition { is_in_memory, ..NewLogPartition::first(partition, seed) };
         let begun = self.log.begin(&[new], None)?;
-        self.part_mut(handle).slot = begun.first().copied();
-        begun.first().copied().ok_or(EngineError::UnknownPartition)
+        let &slot = begun.first().ok_or(EngineError::UnknownPartition)?;
+        self.part_mut(handle).slot = Some(slot);
+        self.set_handle(slot, Some(handle));
+        Ok(slot)
     }
 
     /// Issues full pieces, and counts the memory.
@@ -278,6 +260,18 @@ impl SharedLogs {
         self.issued(io, begun)
     }
 
+    /// The same, also for what compaction has copied.
+    ///
+    /// # Errors
+    /// As [`SharedLog::flush_begin`].
+    pub(crate) fn flush_begin_with_cold<D: Disk>(
+        &mut self,
+        io: &mut LogResources<'_, D>,
+    ) -> EngineResult<bool> {
+        let begun = self.log.flush_begin(io.disk, true);
+        self.issued(io, begun)
+    }
+
     /// Whether no flush runs any more. With `wait` it waits for the running one.
     ///
     /// # Errors
@@ -295,14 +289,12 @@ impl SharedLogs {
         &mut self,
         io: &mut LogResources<'_, D>,
         handle: u32,
-        index: u64,
+        last: (u32, u64),
     ) -> EngineResult<()> {
-        let Some(slot) = self.part(handle).slot.filter(|slot| index < self.log.last(*slot).1) else {
+        let Some(slot) = self.part(handle).slot.filter(|slot| last.1 < self.log.last(*slot).1) else {
             return Ok(());
         };
-        let kept = self.log.locate(io.disk, slot, index)?;
-        let epoch = kept.map_or(0, |(_, head)| head.epoch);
-        self.log.truncate_after(slot, (epoch, index))?;
+        self.log.truncate_after(slot, last)?;
         match self.flush(io) {
             // The next flush writes the creation. Until then a crash may restore the entries, uncommitted as they were.
             Err(error) if error.is_out_of_space() => Ok(()),
@@ -310,29 +302,8 @@ impl SharedLogs {
         }
     }
 
-    pub(super) fn forget_entry(&mut self, handle: u32, meta: &EntryMeta, entry_bytes: usize) {
-        let sizes = &mut self.part_mut(handle).sizes;
-        sizes.dead_bytes += entry_bytes as u64;
-        if is_removal(meta) {
-            sizes.removal_bytes = sizes.removal_bytes.saturating_sub(entry_bytes as u64);
-        }
-    }
-
-    pub(super) fn count_dead(&mut self, handle: u32, entry_bytes: u64) {
-        self.part_mut(handle).sizes.dead_bytes += entry_bytes;
-    }
-
-    /// An entry that recovery has found is in the log.
-    pub(crate) fn count_found(&mut self, handle: u32, meta: &EntryMeta, entry_bytes: usize) {
-        let sizes = &mut self.part_mut(handle).sizes;
-        sizes.bytes += entry_bytes as u64;
-        if is_removal(meta) {
-            sizes.removal_bytes += entry_bytes as u64;
-        }
-    }
-
-    /// Appends the entries of a partition in memory once more, to the disk, and makes them survive a crash. Returns their new
-    /// places, also of those that were appended before an error, if they are all.
+    /// Appends the entries of a partition in memory once more, to the disk, and makes them survive a crash. All entries up to a
+    /// committed one, of this epoch and index, are committed. Returns their new places, also of those that were appended before an error, if they are all.
     ///
     /// # Errors
     /// Errors of the disk; the entries stay in memory as well, and the call may be repeated.
@@ -341,25 +312,45 @@ impl SharedLogs {
         io: &mut LogResources<'_, D>,
         handle: u32,
         facts: StoreFacts,
+        committed: (u32, u64),
     ) -> EngineResult<Vec<RelocatedPlace>> {
         let Some(former) = self.part(handle).slot.filter(|_| self.part(handle).is_in_memory) else {
             return Ok(Vec::new());
         };
-        let places = self.log.places_after(io.disk, former, 0)?;
-        let new = NewLogPartition::first(self.part(handle).partition, facts.index_seed);
-        let Some(&slot) = self.log.begin(&[new], None)?.first() else { return Ok(Vec::new()) };
+        let partition = self.part(handle).partition;
+        let places = self.log.all_places(io.disk, former)?;
+        // Compaction may have left entries out.
+        let new = NewLogPartition::first(partition, facts.index_seed);
+        let begun = self.log.begin(&[NewLogPartition { is_incoming: true, ..new }], None)?;
+        let Some(&slot) = begun.first() else { return Ok(Vec::new()) };
         let (mut moved, mut bytes) = (Vec::with_capacity(places.len()), Vec::new());
-        for (_, from) in places {
+        let mut is_complete = false;
+        for (index, from) in places {
+            if index > committed.1 && !std::mem::replace(&mut is_complete, true) {
+                self.log.end_incoming(slot, committed)?;
+            }
             let head = self.log.read(io.disk, from, &mut bytes)?;
             let Some(Head { meta, .. }) = head.replicated() else { continue };
             let (key, payload) = bytes[HEAD_BYTES..].split_at(head.key_bytes);
-            let to = self.log.append(slot, &meta, key, [payload])?;
+            let to = match head.is_kept {
+                true => self.log.append_copy(slot, &head, key, payload, EntryUse::Kept)?,
+                false => self.log.append(slot, &meta, key, [payload])?,
+            };
             moved.push(self.moved(handle, &head, key, from, to)?);
+        }
+        if !is_complete {
+            self.log.end_incoming(slot, committed)?;
         }
         self.log.note_progress(slot, facts.commit, 0);
         self.log.drop_partition(former)?;
+        self.set_handle(former, None);
+        self.set_handle(slot, Some(handle));
         let part = self.part_mut(handle);
         (part.slot, part.is_in_memory) = (Some(slot), false);
+        part.sizes = PartSizes {
+            used: moved.iter().map(|one| one.to.entry_bytes as u64).sum(),
+            ..PartSizes::default()
+        };
         Ok(moved)
     }
 
@@ -395,9 +386,14 @@ impl SharedLogs {
         from: LogPlace,
         to: LogPlace,
     ) -> EngineResult<RelocatedPlace> {
+        let SharedKind::Replicated(kind) = head.kind else {
+            unreachable!("a partition's entries are replicated")
+        };
         Ok(RelocatedPlace {
             handle,
             index: head.index,
+            kind,
+            flags: head.flags,
             key: key.to_vec(),
             from: self.placed(from, head)?,
             to: self.placed(to, head)?,
@@ -412,8 +408,4 @@ impl SharedLogs {
         let slot = self.segments.of(place.segment)?;
         Ok(AppendedPlace { slot, offset: place.offset, entry_bytes: head.entry_bytes() })
     }
-}
-
-fn is_removal(meta: &EntryMeta) -> bool {
-    matches!(meta.kind, EntryKind::Remove | EntryKind::Trim)
 }

@@ -42,7 +42,7 @@ impl<'l> SharedView<'l> {
     }
 
     pub(super) fn sizes(self) -> LogSizes {
-        self.part.sizes
+        self.part.sizes.all()
     }
 
     pub(super) fn synced_index(self) -> u64 {
@@ -135,12 +135,9 @@ impl<'l> SharedView<'l> {
     ) -> EngineResult<Option<(AppendedPlace, Head)>> {
         let Some(slot) = self.part.slot else { return Ok(None) };
         let Some((place, head)) = self.logs.log.locate(disk, slot, index)? else { return Ok(None) };
-        let slot = self.logs.segments.by_number.get(&place.segment);
-        let placed = slot.map(|slot| AppendedPlace {
-            slot: *slot,
-            offset: place.offset,
-            entry_bytes: head.entry_bytes(),
-        });
+        let slot = self.logs.segments.get(place.segment);
+        let placed =
+            slot.map(|slot| AppendedPlace { slot, offset: place.offset, entry_bytes: head.entry_bytes() });
         Ok(placed.zip(head.replicated()))
     }
 

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use super::extents::Extents;
 use super::part::ChainPart;
+use crate::log::AppendedPlace;
 use crate::log::chunk_head::ChunkHead;
 use crate::log::entry::{EntryMeta, FLAG_CHUNK, FLAG_LIST, u64_at};
 
@@ -58,6 +59,8 @@ pub(crate) struct Chain {
     pub(crate) skipped: u64,
     /// Log index of the trim that removed them; 0 if none.
     pub(crate) trimmed_by: u64,
+    /// The place of that trim, if it is known. Not kept in checkpoints.
+    pub(crate) trim_at: Option<AppendedPlace>,
     /// Units that count: of all parts, less the skipped.
     pub(crate) units: u64,
     /// Log index of the last entry that changed it: replaying older ones changes nothing.

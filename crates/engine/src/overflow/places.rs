@@ -44,6 +44,22 @@ impl PartPlaces {
         }
     }
 
+    /// Whether the entry of this log index has this place. Of log indexes that differ by a multiple of 2^32, any may be meant.
+    pub(crate) fn has(&self, index: u64, place: Location) -> bool {
+        self.rows.find_slot(fragment_of(index), place).is_some()
+    }
+
+    /// Whether there is a row of this log index, or of one that differs by a multiple of 2^32.
+    pub(crate) fn may_have(&self, index: u64) -> bool {
+        let any = self.rows.find(fragment_of(index), |_| Ok::<_, Infallible>(true));
+        any.unwrap_or_else(|never| match never {}).is_some()
+    }
+
+    /// Adds the place of an entry that has no row.
+    pub(crate) fn add(&mut self, index: u64, place: Location) {
+        self.rows.insert(fragment_of(index), place);
+    }
+
     /// Nothing names the entry of this log index any more. Returns its place, if it had a row.
     pub(crate) fn remove(&mut self, log: LogView<'_>, index: u64) -> Option<Location> {
         let (row, place) = self.find(log, index)?;

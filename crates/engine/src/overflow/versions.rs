@@ -8,6 +8,7 @@ use std::ops::Bound;
 
 use super::chains::{Chain, Form};
 use crate::log::entry::EntryMeta;
+use crate::log::shared::live_bytes::EntryUse;
 use crate::overflow::part::ChainPart;
 
 /// The former state of a record.
@@ -49,6 +50,8 @@ pub(crate) struct OlderVersion {
     pub(crate) was: FormerState,
     /// Parts that no newer state holds: dead once this version is dropped.
     pub(crate) dead_parts: Vec<ChainPart>,
+    /// What they are then: dead, or needed as removals.
+    pub(crate) dead_use: Option<EntryUse>,
 }
 
 /// All older versions of a partition, oldest end first.

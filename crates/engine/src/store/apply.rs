@@ -13,6 +13,8 @@ use crate::io::{Io, Logs};
 use crate::log::AppendedPlace;
 use crate::log::chunk_head::{CHUNK_HEAD_BYTES, ChunkHead};
 use crate::log::entry::{EntryKind, EntryMeta, FLAG_CHUNK, HEAD_BYTES, crc, split_trailer};
+use crate::log::shared::live_bytes::EntryUse;
+use crate::logs::CountedEntry;
 use crate::overflow::chains::{Chain, Form, TrimPoint};
 use crate::overflow::extents::COVERS_UNKNOWN;
 use crate::overflow::part::ChainPart;
@@ -35,6 +37,7 @@ impl PartitionStore {
         placed: AppendedPlace,
     ) -> EngineResult<()> {
         if !meta.kind.has_key() {
+            self.end_mark(&mut io.logs, meta, placed);
             return Ok(());
         }
         let EntryPlace::Entry(position) = PartitionStore::location_of(placed).decode() else {
@@ -89,6 +92,7 @@ impl PartitionStore {
         units: u32,
     ) -> EngineResult<()> {
         if !meta.kind.has_key() {
+            self.end_mark(&mut io.logs, meta, placed);
             return Ok(());
         }
         let (fragment, current) = match hint.filter(|hint| self.is_current(hint)) {
@@ -107,7 +111,7 @@ impl PartitionStore {
         }
         match meta.kind {
             EntryKind::Put => self.apply_put(&mut io.logs, meta, placed, fragment, key, current),
-            EntryKind::Remove => self.apply_remove(&mut io.logs, meta, fragment, key, current),
+            EntryKind::Remove => self.apply_remove(&mut io.logs, meta, placed, fragment, key, current),
             EntryKind::Append => {
                 let part = ChainPart { index: meta.index, entry_bytes: placed.entry_bytes as u32, units };
                 self.apply_append(
@@ -118,7 +122,12 @@ impl PartitionStore {
                     current,
                 )?;
             }
-            EntryKind::Trim => self.apply_trim(&mut io.logs, meta, fragment, key, payload, current),
+            EntryKind::Trim => {
+                let entry = CountedEntry::at(meta.index, placed);
+                if !self.apply_trim(&mut io.logs, (meta, placed), fragment, key, payload, current) {
+                    io.logs.change_use(self.handle, entry, Some(EntryUse::Live), None);
+                }
+            }
             EntryKind::Mark | EntryKind::Synced | EntryKind::Footer => {}
         }
         io.memory.freed(std::mem::take(&mut self.released_bytes));
@@ -148,8 +157,13 @@ impl PartitionStore {
         if !is_part_of_state && matches!(meta.kind, EntryKind::Put | EntryKind::Append) {
             let AppendedPlace { slot, entry_bytes, .. } = placed;
             self.checkpoints.record_death(slot, fragment, meta.index, entry_bytes as u64);
-            logs.count_dead(self.handle, slot, entry_bytes as u64);
+            logs.count_dead(self.handle, CountedEntry::at(meta.index, placed), EntryUse::Live, None);
         }
+    }
+
+    /// A mark is committed. What it says is in each section that covers it, and until then its segment stays.
+    fn end_mark(&self, logs: &mut Logs, meta: &EntryMeta, placed: AppendedPlace) {
+        logs.change_use(self.handle, CountedEntry::at(meta.index, placed), Some(EntryUse::Live), None);
     }
 
     /// A chain or a version names this entry from now on. 0 stands for one that could not be read.
@@ -199,10 +213,14 @@ impl PartitionStore {
         &mut self,
         logs: &mut Logs,
         meta: &EntryMeta,
+        placed: AppendedPlace,
         fragment: u32,
         key: &[u8],
         current: Option<IndexedKey>,
     ) {
+        let entry = CountedEntry::at(meta.index, placed);
+        let now = Some(EntryUse::Removal).filter(|_| !is_planted(Bug::RemovalCountedDead));
+        logs.change_use(self.handle, entry, Some(EntryUse::Live), now);
         if let Some(current) = current {
             self.retire(logs, meta, fragment, key, &current);
             let until = self.retains_versions().then_some(meta.timestamp);
@@ -256,7 +274,7 @@ impl PartitionStore {
                     fragment,
                     key,
                     FormerState::Entry(current.seen.newest_index),
-                    Vec::new(),
+                    (Vec::new(), None),
                 );
                 let mut chain = Chain::new(key, form);
                 chain.add(first, first_head);
@@ -269,25 +287,28 @@ impl PartitionStore {
                 let through = NewestVersion::of(self.chains.get(id));
                 let keeps_versions = self.retains_versions();
                 let chain = self.chains.get_mut(id);
-                let skipped = chain.skipped;
+                let (skipped, first) = (chain.skipped, chain.parts.front().map(|part| part.index));
                 let gone = chain.add(part, head);
                 chain.record_entry(meta);
+                // The first part may have replaced an older record, which must not come back.
+                let hides_first = gone.iter().any(|part| Some(part.index) == first);
+                let dead_use = hides_first.then_some(EntryUse::Removal);
                 if keeps_versions && !gone.is_empty() {
                     // Parts of a chunk that the new one hides: the older version holds them.
                     let older = chain.parts.iter().filter(|kept| kept.index != part.index);
                     let mut parts: Vec<ChainPart> = older.chain(&gone).copied().collect();
                     parts.sort_unstable_by_key(|part| part.index);
                     let was = FormerState::Chain { form, parts, skipped, newest: through };
-                    self.retain_version(&mut io.logs, meta, fragment, key, was, gone);
+                    self.retain_version(&mut io.logs, meta, fragment, key, was, (gone, dead_use));
                 } else {
-                    gone.iter().for_each(|part| self.end_part(&mut io.logs, fragment, part));
+                    gone.iter().for_each(|part| self.end_part(&mut io.logs, fragment, part, dead_use));
                     self.retain_version(
                         &mut io.logs,
                         meta,
                         fragment,
                         key,
                         FormerState::Shorter { through },
-                        Vec::new(),
+                        (Vec::new(), None),
                     );
                 }
             }
@@ -295,25 +316,26 @@ impl PartitionStore {
         Ok(())
     }
 
+    /// Returns whether the trim is part of the record's state.
     fn apply_trim(
         &mut self,
         logs: &mut Logs,
-        meta: &EntryMeta,
+        (meta, placed): (&EntryMeta, AppendedPlace),
         fragment: u32,
         key: &[u8],
         payload: &[u8],
         current: Option<IndexedKey>,
-    ) {
+    ) -> bool {
         let (payload, _) = split_trailer(meta.flags, payload);
-        let (Some(current), Some(to)) = (current, TrimPoint::decode(payload)) else { return };
+        let (Some(current), Some(to)) = (current, TrimPoint::decode(payload)) else { return false };
         if current.seen.form.is_chunk {
-            return;
+            return false;
         }
         let id = match current.location.decode() {
             EntryPlace::Chain(id) => id,
             EntryPlace::Entry(_) => {
                 if to.part != current.seen.newest_index {
-                    return;
+                    return false;
                 }
                 self.name_by_index(logs, current.seen.newest_index, current.location);
                 let mut chain = Chain::new(key, current.seen.form);
@@ -325,16 +347,24 @@ impl PartitionStore {
         };
         let was = self.retains_versions().then(|| was_chain(self.chains.get(id)));
         let chain = self.chains.get_mut(id);
+        let former = chain.trim_at.replace(placed).map(|at| CountedEntry::at(chain.trimmed_by, at));
         let gone = chain.trim(to, meta.index);
         chain.record_entry(meta);
-        match was {
-            Some(was) => self.retain_version(logs, meta, fragment, key, was, gone),
-            None => gone.iter().for_each(|part| self.end_part(logs, fragment, part)),
+        if let Some(former) = former {
+            logs.change_use(self.handle, former, Some(EntryUse::Live), None);
         }
+        // The trim keeps what it has removed from coming back.
+        match was {
+            Some(was) => self.retain_version(logs, meta, fragment, key, was, (gone, None)),
+            None => gone.iter().for_each(|part| self.end_part(logs, fragment, part, None)),
+        }
+        true
     }
 
     /// A record's state ends: it becomes an older version, or dead space at once.
     fn retire(&mut self, logs: &mut Logs, meta: &EntryMeta, fragment: u32, key: &[u8], current: &IndexedKey) {
+        // An append replaces only records of the other kind. What it replaces keeps older entries from being appended to.
+        let dead_use = (meta.kind == EntryKind::Append).then_some(EntryUse::Removal);
         match current.location.decode() {
             EntryPlace::Entry(position) if !self.retains_versions() => {
                 // Of an unreadable entry, the least that it can have.
@@ -348,40 +378,39 @@ impl PartitionStore {
                     current.seen.newest_index,
                     entry_bytes,
                 );
-                // An append replaces only records of the other kind.
-                let is_replaced = matches!(meta.kind, EntryKind::Put | EntryKind::Remove);
-                let place = (position.slot, position.offset);
-                self.released_bytes += logs.count_dead_at(self.handle, place, entry_bytes, is_replaced);
+                let is_replaced = dead_use.is_none();
+                let entry =
+                    CountedEntry { slot: position.slot, index: current.seen.newest_index, entry_bytes };
+                let offset = position.offset;
+                self.released_bytes += logs.count_dead_at(self.handle, entry, offset, is_replaced);
                 self.dead_since_check += entry_bytes;
             }
             EntryPlace::Entry(_) => {
                 let gone = vec![current.seen.as_part()];
                 self.name_by_index(logs, current.seen.newest_index, current.location);
-                self.retain_version(
-                    logs,
-                    meta,
-                    fragment,
-                    key,
-                    FormerState::Entry(current.seen.newest_index),
-                    gone,
-                );
+                let was = FormerState::Entry(current.seen.newest_index);
+                self.retain_version(logs, meta, fragment, key, was, (gone, dead_use));
             }
             EntryPlace::Chain(id) => {
                 let chain = self.chains.take(id);
+                if let Some(trim) = chain.trim_at {
+                    let trim = CountedEntry::at(chain.trimmed_by, trim);
+                    logs.change_use(self.handle, trim, Some(EntryUse::Live), None);
+                }
                 let gone: Vec<ChainPart> = chain.parts.iter().copied().collect();
                 if self.retains_versions() {
-                    self.retain_version(logs, meta, fragment, key, was_chain(&chain), gone);
+                    self.retain_version(logs, meta, fragment, key, was_chain(&chain), (gone, dead_use));
                 } else {
-                    gone.iter().for_each(|part| self.end_part(logs, fragment, part));
+                    gone.iter().for_each(|part| self.end_part(logs, fragment, part, dead_use));
                 }
             }
         }
     }
 
-    /// A part of a record is dead space from now on.
-    fn end_part(&mut self, logs: &mut Logs, fragment: u32, part: &ChainPart) {
+    /// A part of a record is dead space from now on, or needed as a removal.
+    fn end_part(&mut self, logs: &mut Logs, fragment: u32, part: &ChainPart, dead_use: Option<EntryUse>) {
         self.record_death_of(logs, fragment, part);
-        self.count_dead(logs, part.index, part.entry_bytes);
+        self.count_dead(logs, part, EntryUse::Live, dead_use);
     }
 
     fn record_death_of(&mut self, logs: &Logs, fragment: u32, part: &ChainPart) {
@@ -396,7 +425,7 @@ impl PartitionStore {
 
     fn retain_absence(&mut self, logs: &mut Logs, meta: &EntryMeta, fragment: u32, key: &[u8]) {
         if self.retains_versions() {
-            self.retain_version(logs, meta, fragment, key, FormerState::Absent, Vec::new());
+            self.retain_version(logs, meta, fragment, key, FormerState::Absent, (Vec::new(), None));
         }
     }
 
@@ -407,11 +436,14 @@ impl PartitionStore {
         fragment: u32,
         key: &[u8],
         was: FormerState,
-        gone: Vec<ChainPart>,
+        (gone, dead_use): (Vec<ChainPart>, Option<EntryUse>),
     ) {
         if self.retains_versions() {
             // They count as dead for a checkpoint already, as no older version outlives the process.
-            gone.iter().for_each(|part| self.record_death_of(logs, fragment, part));
+            for part in &gone {
+                self.record_death_of(logs, fragment, part);
+                self.keep_for_versions(logs, part);
+            }
             self.versions.push(OlderVersion {
                 fragment,
                 key: key.into(),
@@ -419,6 +451,7 @@ impl PartitionStore {
                 by: meta.index,
                 was,
                 dead_parts: gone,
+                dead_use,
             });
             // Two at a time: the table shrinks as fast as it grew.
             self.expire_versions(logs, 2);

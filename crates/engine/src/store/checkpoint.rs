@@ -110,6 +110,12 @@ impl Checkpoints {
         self.retained.back().is_none_or(|&(kept, _)| kept < commit)
     }
 
+    /// Whether fewer than two kept checkpoints have this commit index.
+    pub(crate) fn lacks_two(&self, commit: u64) -> bool {
+        let newest_two = self.retained.iter().rev().take(CHECKPOINTS_RETAINED);
+        newest_two.filter(|(kept, _)| *kept >= commit).count() < CHECKPOINTS_RETAINED
+    }
+
     /// An entry dies, or does so once an older version of its record is dropped. While a checkpoint is being
     /// written, its row of the segment counts the entry only if replaying the log over the file does not: the
     /// replay counts entries behind the commit index, and those that a page of the file still refers to.

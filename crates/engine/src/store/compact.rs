@@ -22,7 +22,7 @@ use super::{MaintenanceStep, PartitionStore};
 use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError, FileId, SyncTicket};
 use crate::error::{EngineError, EngineResult};
-use crate::index::location::{EntryPlace, Location};
+use crate::index::location::Location;
 use crate::io::{Io, Logs};
 use crate::limits::SEGMENT_FILE_BYTES_MAX;
 use crate::log::entry::{self, EntryKind, EntryMeta, FLAG_JOINED, Head, HeadDecode};
@@ -525,17 +525,6 @@ impl PartitionStore {
         matches!(meta.kind, EntryKind::Put | EntryKind::Append)
             && meta.index > job.removals_through
             && self.chain_of(fragment, key).is_some_and(stands_between)
-    }
-
-    fn chain_of(&self, fragment: u32, key: &[u8]) -> Option<u32> {
-        let found = self.index.hash.find(fragment, |location| match location.decode() {
-            EntryPlace::Chain(id) => Ok::<_, std::convert::Infallible>(*self.chains.get(id).key == *key),
-            EntryPlace::Entry(_) => Ok(false),
-        });
-        match found.unwrap_or_else(|never| match never {})?.1.decode() {
-            EntryPlace::Chain(id) => Some(id),
-            EntryPlace::Entry(_) => None,
-        }
     }
 
     /// The log index up to which removals may be dropped from the run that starts with this segment. Entries of an older

@@ -17,10 +17,12 @@ use crate::journal::JournalOwner;
 use crate::limits::{ADMITTED_MARK_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::log::chunk_head::ChunkHead;
 use crate::log::entry::{EntryKind, EntryMeta, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, split_trailer, u32_at};
+use crate::log::shared::live_bytes::EntryUse;
 use crate::log::{AppendedPlace, StoreFacts};
-use crate::logs::LogView;
+use crate::logs::{CountedEntry, LogView};
 use crate::overflow::chains::Chains;
 use crate::overflow::extents::COVERS_UNKNOWN;
+use crate::overflow::part::ChainPart;
 use crate::overflow::places::{PartPlaces, position};
 use crate::overflow::versions::Versions;
 use crate::planted::{Bug, is_planted};
@@ -37,6 +39,7 @@ pub(crate) mod chunk;
 pub(crate) mod compact;
 pub(crate) mod compaction_policy;
 mod copy;
+pub(crate) mod entry_use;
 mod read;
 pub(crate) mod record;
 pub(crate) mod recount;
@@ -335,9 +338,10 @@ impl PartitionStore {
         if index < self.commit {
             return Err(EngineError::Committed { commit: self.commit });
         }
+        let epoch = self.epoch_at(io, index)?.unwrap_or_default();
         self.forget_pending_after(&mut io.logs, index);
         let (logs, mut resources) = io.split_resources();
-        let cut = logs.truncate_after(&mut resources, self.handle, index);
+        let cut = logs.truncate_after(&mut resources, self.handle, (epoch, index));
         self.journaled = self.journaled.min(index);
         self.copied = self.copied.min(index);
         self.stop_on_failure(cut)
@@ -367,7 +371,7 @@ impl PartitionStore {
         for _ in 0..most {
             let Some(older) = self.versions.expire(horizon) else { return false };
             for part in older.dead_parts {
-                self.count_dead(logs, part.index, part.entry_bytes);
+                self.count_dead(logs, &part, EntryUse::Kept, older.dead_use);
             }
         }
         true
@@ -379,16 +383,25 @@ impl PartitionStore {
         place.or_else(|| log.slot_of(index))
     }
 
-    /// Nothing names an entry any more: counts it as dead space, by log index.
-    pub(crate) fn count_dead(&mut self, logs: &mut Logs, index: u64, entry_bytes: u32) {
+    /// Nothing names an entry any more: counts it as dead space, by log index. It was used in this way, and may have to stay as a
+    /// removal.
+    pub(crate) fn count_dead(
+        &mut self,
+        logs: &mut Logs,
+        part: &ChainPart,
+        was: EntryUse,
+        now: Option<EntryUse>,
+    ) {
         let log = logs.view(self.handle);
-        if let Some(slot) = self.slot_of_part(log, index) {
-            self.places.remove(log, index);
+        if let Some(slot) = self.slot_of_part(log, part.index) {
+            self.places.remove(log, part.index);
+            let entry_bytes = u64::from(part.entry_bytes);
             // The redirection of its place to the copy finds an entry that has died, and counts it.
-            if !self.compaction.redirects_later(slot, index) {
-                logs.count_dead(self.handle, slot, u64::from(entry_bytes));
+            if !self.compaction.redirects_later(slot, part.index) {
+                let entry = CountedEntry { slot, index: part.index, entry_bytes };
+                logs.count_dead(self.handle, entry, was, now);
             }
-            self.dead_since_check += u64::from(entry_bytes);
+            self.dead_since_check += entry_bytes;
         }
     }
 

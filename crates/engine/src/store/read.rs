@@ -232,6 +232,14 @@ impl PartitionStore {
         log.read(&mut io.disk, PartitionStore::position_at(placed), &mut self.scratch)
     }
 
+    /// The epoch of the entry of a log index; `None` if the log does not hold it (any more), and it is not known otherwise.
+    pub(crate) fn epoch_at<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<u32>> {
+        match self.recent.epoch_of(index).filter(|_| index > 0) {
+            Some(epoch) => Ok(Some(epoch)),
+            None => io.logs.view(self.handle).epoch_at(&mut io.disk, index),
+        }
+    }
+
     /// The position of the entry of a log index.
     pub(crate) fn position_of<D: Disk>(&self, io: &mut Io<D>, index: u64) -> EngineResult<Option<Position>> {
         Ok(self.locate(io, index)?.map(|(placed, _)| PartitionStore::position_at(placed)))

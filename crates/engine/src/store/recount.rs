@@ -1,14 +1,18 @@
 //! An exact count of the dead bytes of each segment, from the log and the index: the counters must equal it.
 
 use super::PartitionStore;
+use super::entry_use::PlacedEntry;
 use crate::disk::Disk;
 use crate::error::EngineResult;
 use crate::index::location::Location;
-use crate::io::Io;
-use crate::log::FIRST_ENTRY_AT;
+use crate::io::{Io, Logs};
 use crate::log::entry::{EntryKind, Head};
 use crate::log::scan::{self, ScanItem};
-use crate::logs::LogView;
+use crate::log::shared::format::{self, SharedKind};
+use crate::log::shared::live_bytes::EntryUse;
+use crate::log::shared::scan::{LogItem, items};
+use crate::log::{AppendedPlace, FIRST_ENTRY_AT};
+use crate::logs::{LogView, SharedLogs};
 
 /// The dead bytes and the removals of one segment, as counted while entries died and as found by reading the segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -49,8 +53,11 @@ impl SegmentRecount {
 pub(crate) fn recount<D: Disk>(store: &PartitionStore, io: &mut Io<D>) -> EngineResult<Vec<SegmentRecount>> {
     let mut counts = Vec::new();
     let is_exact = !store.is_incoming() && !store.is_stopped() && store.damage.is_empty();
-    if io.logs.shared().is_some() || store.compaction.is_swapping() || !is_exact {
+    if store.compaction.is_swapping() || !is_exact {
         return Ok(counts);
+    }
+    if let Logs::Shared(shared) = &io.logs {
+        return recount_shared(store, shared, &mut io.disk);
     }
     let (mut bytes, mut rows) = (Vec::new(), 0);
     let log = io.logs.separate(store.handle);
@@ -93,6 +100,57 @@ pub(crate) fn recount<D: Disk>(store: &PartitionStore, io: &mut Io<D>) -> Engine
         counts.push(count);
     }
     assert_eq!(rows, store.places.len(), "a place is of an entry that something names");
+    Ok(counts)
+}
+
+/// The same for a partition of a shared log: what is not used, and removals, of the bytes that it owns in each segment. More removals
+/// may be counted than are found, as those of keys that exist again are still counted.
+fn recount_shared<D: Disk>(
+    store: &PartitionStore,
+    shared: &SharedLogs,
+    disk: &mut D,
+) -> EngineResult<Vec<SegmentRecount>> {
+    let (log, mut counts, mut bytes) = (&shared.log, Vec::new(), Vec::new());
+    let Some(slot) = shared.slot(store.handle).filter(|_| shared.has_settled()) else { return Ok(counts) };
+    for number in log.segments() {
+        let Some(segment) = log.segment(number) else { continue };
+        let Some(counted) = segment.counted(slot) else { continue };
+        let (mut owned, mut used, mut removals) = (0, 0, 0);
+        let from = format::FIRST_ENTRY_AT as u64;
+        segment.read(disk, from, segment.complete_bytes().saturating_sub(from) as usize, &mut bytes)?;
+        for item in items(segment.base, &bytes, from) {
+            let LogItem::Entry { offset, head, key, .. } = item else { continue };
+            let SharedKind::Replicated(kind) = head.kind else { continue };
+            if !log.owns(slot, &head) {
+                continue;
+            }
+            let entry_bytes = u64::from(segment.uses.bytes_of(head.entry_bytes() as u32));
+            owned += entry_bytes;
+            let Some(at) = shared.segments.get(number) else { continue };
+            let at = AppendedPlace { slot: at, offset: offset as u32, entry_bytes: head.entry_bytes() };
+            let entry = PlacedEntry { index: head.index, kind, flags: head.flags, key, at };
+            let is_committed_trim = kind == EntryKind::Trim && head.index <= store.commit;
+            match store.use_of(&entry) {
+                // The place of a trim is not in sections.
+                Some(_) if is_committed_trim && !store.knows_trim(key) => owned -= entry_bytes,
+                Some(EntryUse::Live | EntryUse::Kept) => used += entry_bytes,
+                Some(EntryUse::Removal) if kind == EntryKind::Remove => removals += entry_bytes,
+                // Contents that an entry of another kind has replaced may be judged to be needed longer than they are.
+                Some(EntryUse::Removal) | None => {}
+            }
+        }
+        let has_all = segment.state.are_removals_counted && !shared.compaction.has_taken(number);
+        let counts_too_few = has_all && counted.removals < removals;
+        counts.push(SegmentRecount {
+            first_index: number,
+            bytes: owned,
+            dead_bytes: owned.saturating_sub(counted.live + counted.kept),
+            dead_bytes_found: owned - used,
+            removal_bytes: if counts_too_few { counted.removals } else { removals },
+            removal_bytes_found: removals,
+            ..SegmentRecount::default()
+        });
+    }
     Ok(counts)
 }
 

@@ -13,9 +13,8 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::HashIndex;
 use crate::index::location::{EntryPlace, Location, Position};
 use crate::io::{Io, Logs};
-use crate::log::AppendedPlace;
 use crate::log::shared::prefix::{LogEntryPlace, RecoveredLog};
-use crate::logs::{RelocatedPlace, SharedLogs};
+use crate::logs::SharedLogs;
 use crate::overflow::places::position;
 use crate::planted::{Bug, is_planted};
 use crate::{Damage, DamageKind};
@@ -108,19 +107,24 @@ struct SectionPlaces {
 }
 
 impl PartitionStore {
-    /// Begins a section of the present commit index. `None`: nothing has changed since the last, or it must wait.
+    /// Begins a section of the present commit index. `None`: it must wait, or nothing has changed since the last, unless a second one
+    /// of the same commit index is wanted: compaction needs two.
     pub(crate) fn begin_section<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         extra: &[u8],
+        wants_two: bool,
     ) -> EngineResult<Option<SectionWrite>> {
         let has_to_wait = self.checkpoints.is_writing() || self.is_incoming();
-        if self.commit == 0 || !self.checkpoints.lacks_newest(self.commit) || has_to_wait || self.is_stopped()
-        {
+        let is_news = self.checkpoints.lacks_newest(self.commit)
+            || wants_two && self.checkpoints.lacks_two(self.commit);
+        if self.commit == 0 || !is_news || has_to_wait || self.is_stopped() {
             return Ok(None);
         }
-        let log = io.logs.view(self.handle);
-        let epoch = log.epoch_at(&mut io.disk, self.commit)?.unwrap_or(log.last().0);
+        let epoch = match self.epoch_at(io, self.commit)? {
+            Some(epoch) => epoch,
+            None => io.logs.view(self.handle).last().0,
+        };
         let (partition, index_seed) = (self.id.partition, self.id.index_seed);
         self.checkpoints.is_in_round = true;
         let header = CheckpointHeader { partition, commit: self.commit, epoch, index_seed };
@@ -146,6 +150,7 @@ impl PartitionStore {
                 EngineError::Format { path: format!("checkpoint round {:016x}", row.round), reason }
             })?;
             self.commit = row.commit;
+            self.recent.note_committed(row.epoch, row.commit);
             commit = commit.max(applied);
         }
         let mut bytes = Vec::new();
@@ -155,6 +160,9 @@ impl PartitionStore {
         for entry in &found.entries {
             self.recover_entry(io, entry, false, &mut bytes, &mut report)?;
         }
+        // Of an atomic batch up to there, entries may be left out that are dead.
+        self.commit_known(io, found.floor.min(found.last.1))?;
+        self.commit = self.commit.max(found.floor.min(found.last.1));
         self.commit(io, commit.min(found.last.1))?;
         self.damage = report.damage.clone();
         Ok(report)
@@ -183,7 +191,6 @@ impl PartitionStore {
             let kind = DamageKind::Entry { index: meta.index, key: key.to_vec() };
             report.damage.push(Damage { partition: self.id.partition, kind, place });
         }
-        shared.count_found(self.handle, &meta, placed.entry_bytes);
         if !is_copy {
             report.from_log += 1;
             self.recent.push(&meta, placed);
@@ -245,19 +252,6 @@ impl PartitionStore {
             Ok(())
         })?;
         Ok(places.applied.max(header.commit))
-    }
-
-    /// An entry has another place.
-    pub(crate) fn redirect(&mut self, moved: &RelocatedPlace) {
-        let location =
-            |placed: AppendedPlace| Location::entry(placed.slot, placed.offset, placed.entry_bytes);
-        let (from, to) = (location(moved.from), location(moved.to));
-        let fragment = self.fragment(&moved.key);
-        if let Some((found, _)) = self.index.hash.find_slot(fragment, from) {
-            self.index.hash.replace(found, to);
-        }
-        self.places.redirect(moved.index, from, to);
-        self.recent.redirect(moved.index, moved.to);
     }
 }
 

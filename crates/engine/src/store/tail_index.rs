@@ -32,6 +32,8 @@ pub(crate) struct RecentEntries {
     /// Places of the entries from this log index on, without a gap.
     first: u64,
     committed: VecDeque<Location>,
+    /// Epoch and index of the newest entry that is known to be committed. Compaction may have left the entry out.
+    newest: (u32, u64),
     /// No entry was committed since the last [`RecentEntries::release_if_idle`].
     is_idle: bool,
 }
@@ -47,6 +49,11 @@ impl RecentEntries {
     #[inline]
     pub(crate) fn first_pending(&self) -> Option<&PendingEntry> {
         self.pending.front()
+    }
+
+    /// The pending ones, in log order.
+    pub(crate) fn pending(&self) -> impl Iterator<Item = &PendingEntry> {
+        self.pending.iter()
     }
 
     /// The last entry that is not committed.
@@ -74,7 +81,23 @@ impl RecentEntries {
             self.first += 1;
         }
         self.committed.push_back(Location::entry(slot, offset, entry_bytes));
+        self.newest = (entry.meta.epoch, entry.meta.index);
         self.is_idle = false;
+    }
+
+    /// The entry of this epoch and index is committed, without having waited for it.
+    #[inline]
+    pub(crate) fn note_committed(&mut self, epoch: u32, index: u64) {
+        self.newest = (epoch, index);
+    }
+
+    /// The epoch of an entry, if it is not committed or the newest that is.
+    pub(crate) fn epoch_of(&self, index: u64) -> Option<u32> {
+        if index == self.newest.1 {
+            return Some(self.newest.0);
+        }
+        let at = self.pending.partition_point(|entry| entry.meta.index < index);
+        self.pending.get(at).filter(|entry| entry.meta.index == index).map(|entry| entry.meta.epoch)
     }
 
     /// The last entry is about to be truncated if it is behind this log index and not committed. Returns it.

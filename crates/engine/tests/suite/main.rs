@@ -27,6 +27,7 @@ mod recovery;
 mod repair;
 mod shared_compaction;
 mod shared_log;
+mod shared_stores;
 mod snapshot_install;
 mod snapshot_install_random;
 mod split_order;

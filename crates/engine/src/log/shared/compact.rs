@@ -11,9 +11,11 @@
 
 pub use super::compaction_scan::{JUDGED_AT_ONCE, LogOwner, STEP_COPY_BYTES, STEP_READ_BYTES, VictimEntry};
 use super::compaction_scan::{VictimWalk, WalkStep};
+use super::copies::LongCopy;
 use super::format::LogStream;
 use super::live_bytes::LiveBytes;
 use super::rounds::LogRounds;
+use super::segment::SharedSegment;
 use super::streams::{LogSlot, SharedLog};
 use super::victims::{HoldRow, SlotOwners, Victim, choose, entry_bytes, has_hold, victims};
 use crate::disk::Disk;
@@ -46,6 +48,15 @@ struct EmptyVictim {
     segment: u64,
     /// So many flushes must have begun before the one that frees it has ended.
     flush: u64,
+}
+
+impl EmptyVictim {
+    /// A segment of which nothing is used from now on. One in memory waits for nothing.
+    fn of(log: &SharedLog, segment: u64) -> EmptyVictim {
+        let stream = log.segment(segment).map(|segment| segment.header.stream);
+        let flush = if stream == Some(LogStream::Memory) { 0 } else { log.flushes.count.begun + 1 };
+        EmptyVictim { segment, flush }
+    }
 }
 
 /// How much compaction may read.
@@ -108,6 +119,33 @@ impl LogCompaction {
         LogHold(self.next_hold)
     }
 
+    /// The entries of a partition stay where they are, as long as it is open: it has stopped. It may have applied a part of an atomic
+    /// batch, so what it does not refer to may be needed.
+    pub(crate) fn hold_all(&mut self, log: &mut SharedLog, slot: LogSlot) {
+        let row = HoldRow { id: 0, slot, above: 0 };
+        if self.holds.contains(&row) {
+            return;
+        }
+        self.holds.push(row);
+        let segment = self.walk.as_ref().and_then(|walk| log.segment(walk.segment));
+        if segment.is_some_and(|segment| has_hold(segment, &SlotOwners::of(log), &self.holds)) {
+            // What it has moved has been moved.
+            self.walk = None;
+            LongCopy::abort(log);
+        }
+    }
+
+    /// The partition of a slot is gone, and with it what it has held.
+    pub(crate) fn release_all(&mut self, slot: LogSlot) {
+        self.holds.retain(|known| known.id != 0 || known.slot != slot);
+    }
+
+    /// Whether entries of a segment are being moved, or all have been.
+    pub(crate) fn has_taken(&self, segment: u64) -> bool {
+        self.waiting.iter().any(|victim| victim.segment == segment)
+            || self.walk.as_ref().is_some_and(|walk| walk.segment == segment)
+    }
+
     /// Ends a hold. The owner ends those of a partition that it drops.
     pub fn release(&mut self, hold: LogHold) {
         self.holds.retain(|known| known.id != hold.0);
@@ -131,6 +169,12 @@ impl LogCompaction {
         self.freeable(log).is_some()
             || self.pace.has_empty
             || may_read && (self.walk.is_some() || self.pace.has_victim)
+    }
+
+    /// All that is dead enough may be read, however little is appended.
+    pub fn earn_all(&mut self, log: &SharedLog) {
+        self.pace.budget = log.segments().len() as u64 * log.options.large_segment_bytes;
+        self.pace.counted_at = None;
     }
 
     fn count(&mut self, log: &SharedLog, rounds: &LogRounds, free_bytes: u64) {
@@ -174,8 +218,19 @@ impl LogCompaction {
         }
         if let Some(freed) = self.freeable(log) {
             // A name that could not be made durable is known by the next recovery.
-            if log.segment(freed).is_some() {
-                log.recycle(disk, freed)?;
+            if let Some(segment) = log.segment(freed) {
+                let gone = Gone::of(log, segment);
+                let recycled = match segment.header.stream {
+                    LogStream::Memory => {
+                        log.forget_in_memory(freed);
+                        Ok(())
+                    }
+                    _ => log.recycle(disk, freed),
+                };
+                if log.segment(freed).is_none() {
+                    gone.tell(owner);
+                }
+                recycled?;
             }
             self.waiting.retain(|victim| victim.segment != freed);
             self.pace.counted_at = None;
@@ -192,7 +247,7 @@ impl LogCompaction {
             disk.reached(CrashPoint::CompactionCopied);
         }
         if is_done {
-            self.end_walk(log);
+            self.end_walk(log, owner);
         }
         Ok(CompactionStep { read, copied, freed: None, is_idle: false })
     }
@@ -202,9 +257,8 @@ impl LogCompaction {
         let victims = self.victims(log, rounds);
         self.pace.counted_at = None;
         let empty = victims.iter().filter(|victim| victim.is_empty);
-        let flush = log.flushes.count.begun + 1;
         let before = self.waiting.len();
-        self.waiting.extend(empty.map(|victim| EmptyVictim { segment: victim.segment, flush }));
+        self.waiting.extend(empty.map(|victim| EmptyVictim::of(log, victim.segment)));
         if self.waiting.len() > before {
             return true;
         }
@@ -214,27 +268,24 @@ impl LogCompaction {
         true
     }
 
-    fn end_walk(&mut self, log: &mut SharedLog) {
+    fn end_walk(&mut self, log: &mut SharedLog, owner: &mut impl LogOwner) {
         let Some(walk) = self.walk.take() else { return };
-        let flush = log.flushes.count.begun + 1;
+        let empty = EmptyVictim::of(log, walk.segment);
         let Some(segment) = log.segment_mut(walk.segment) else { return };
         let is_unknown = !segment.state.are_removals_counted;
         if walk.is_bad && (segment.uses.sums().sum() > 0 || is_unknown) {
             // Something is left in it that could not be read.
             segment.state.is_damaged = true;
         } else {
+            segment.uses.slots().for_each(|(slot, left)| owner.forgotten(LogSlot(slot), left));
             segment.uses.clear();
             segment.state.are_removals_counted = true;
-            self.waiting.push(EmptyVictim { segment: walk.segment, flush });
+            self.waiting.push(empty);
         }
     }
 
     fn victims(&self, log: &SharedLog, rounds: &LogRounds) -> Vec<Victim> {
-        let is_busy = |segment| {
-            self.waiting.iter().any(|victim| victim.segment == segment)
-                || self.walk.as_ref().is_some_and(|walk| walk.segment == segment)
-        };
-        victims(log, rounds, &self.holds, is_busy)
+        victims(log, rounds, &self.holds, |segment| self.has_taken(segment))
     }
 
     /// A victim whose entries are where they survive a crash, and which has no reader.
@@ -251,6 +302,30 @@ impl LogCompaction {
                 })
         };
         judged.find(is_free).map(|victim| victim.segment)
+    }
+}
+
+/// What goes with a segment.
+struct Gone {
+    /// What is counted of each slot.
+    counted: Vec<(LogSlot, LiveBytes)>,
+    /// Bytes of the entries that a slot owns, up to which log index.
+    owned: Vec<(LogSlot, u64, u64)>,
+}
+
+impl Gone {
+    fn of(log: &SharedLog, segment: &SharedSegment) -> Gone {
+        let (owners, mut owned) = (SlotOwners::of(log), Vec::new());
+        for run in &segment.runs {
+            let slots = owners.slots(run.number, run.first);
+            owned.extend(slots.map(|slot| (slot, u64::from(run.bytes), run.last)));
+        }
+        Gone { counted: segment.uses.slots().map(|(slot, left)| (LogSlot(slot), left)).collect(), owned }
+    }
+
+    fn tell(&self, owner: &mut impl LogOwner) {
+        self.counted.iter().for_each(|(slot, left)| owner.forgotten(*slot, *left));
+        self.owned.iter().for_each(|(slot, bytes, last)| owner.freed(*slot, *bytes, *last));
     }
 }
 

@@ -3,13 +3,14 @@
 use super::copies::LongCopy;
 use super::format::{ALIGN_BYTES, HEAD_BYTES, HeadBase, LOG_BLOCK_BYTES, LogPlace, SharedHead, SharedKind};
 use super::lifecycle::EntryUseCount;
-use super::live_bytes::EntryUse;
+use super::live_bytes::{EntryUse, LiveBytes};
 use super::scan::may_begin;
 use super::streams::{LogSlot, SharedLog};
 use super::victims::{CompactionBlockers, SlotOwners};
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
-use crate::log::entry::crc;
+use crate::log::entry::{EntryKind, crc};
+use crate::planted::{Bug, is_planted};
 
 /// A step copies at most so many bytes of entries, or one entry.
 pub const STEP_COPY_BYTES: usize = 64 << 10;
@@ -32,6 +33,13 @@ pub struct VictimEntry<'a> {
 }
 
 impl VictimEntry<'_> {
+    /// Whether a removal in its place is enough.
+    fn is_removal_with_contents(&self, entry_use: EntryUse) -> bool {
+        let has_contents =
+            matches!(self.head.kind, SharedKind::Replicated(EntryKind::Put | EntryKind::Append));
+        entry_use == EntryUse::Removal && has_contents && !is_planted(Bug::ReplacedContentsCopied)
+    }
+
     fn counted(&self) -> EntryUseCount {
         let bytes = self.head.entry_bytes() as u32;
         EntryUseCount { slot: self.slot, segment: self.place.segment, index: self.head.index, bytes }
@@ -44,9 +52,22 @@ pub trait LogOwner {
     /// most [`JUDGED_AT_ONCE`] entries.
     fn judge(&mut self, entries: &[VictimEntry<'_>], uses: &mut Vec<Option<EntryUse>>);
 
+    /// Whether contents that only a snapshot needs also keep older entries of their key from coming back. Snapshots do not outlive
+    /// the process.
+    fn is_removal_too(&mut self, entry: &VictimEntry<'_>) -> bool;
+
+    /// The commit index of a partition, as of which it judges.
+    fn commit_of(&mut self, slot: LogSlot) -> u64;
+
     /// An entry that was judged in this step has another place, of which this use is counted. `None`: it is a removal that nothing
     /// needs any more.
     fn moved(&mut self, entry: &VictimEntry<'_>, entry_use: EntryUse, to: Option<LogPlace>);
+
+    /// What was still counted of a segment turned out to be dead when it was read, or went unread because nothing needs it.
+    fn forgotten(&mut self, slot: LogSlot, left: LiveBytes);
+
+    /// Entries of a segment, all of them dead, are gone: so many bytes, up to this log index.
+    fn freed(&mut self, slot: LogSlot, bytes: u64, last: u64);
 }
 
 /// How far a step of a walk has come.
@@ -72,6 +93,8 @@ pub(super) struct VictimWalk {
     /// When the owners were looked up: numbers given so far, and free slots.
     owners_of: (u32, usize),
     long: Option<LongCopy>,
+    /// The owners for which the long entry at the walk's place was copied.
+    copied_for: Vec<LogSlot>,
 }
 
 /// What is at an offset of a segment.
@@ -103,6 +126,7 @@ impl VictimWalk {
             owners,
             owners_of: owners_of(log),
             long: None,
+            copied_for: Vec::new(),
         }
     }
 
@@ -241,7 +265,7 @@ impl VictimWalk {
             owner.judge(entries, &mut uses);
             debug_assert_eq!(uses.len(), entries.len(), "each entry is judged");
             for (entry, entry_use) in entries.iter().zip(&uses) {
-                let Some(entry_use) = self.needed(log, owner, entry, *entry_use) else { continue };
+                let Some(entry_use) = self.needed(log, owner, entry, *entry_use)? else { continue };
                 let at = (u64::from(entry.place.offset) - from) as usize;
                 let payload = &bytes[at + entry.head.payload_at()..at + entry.head.entry_bytes()];
                 if copied > 0 && copied + entry.head.entry_bytes() > STEP_COPY_BYTES {
@@ -252,7 +276,11 @@ impl VictimWalk {
                     self.is_bad = true;
                     continue;
                 }
-                let to = log.append_copy(entry.slot, entry.head, entry.key, payload, entry_use)?;
+                log.note_progress(entry.slot, owner.commit_of(entry.slot), 0);
+                let to = match entry.is_removal_with_contents(entry_use) {
+                    true => log.append_removal(entry.slot, entry.head, entry.key)?,
+                    false => log.append_copy(entry.slot, entry.head, entry.key, payload, entry_use)?,
+                };
                 copied += entry.head.entry_bytes();
                 log.change_use(&entry.counted(), Some(entry_use), None);
                 owner.moved(entry, entry_use, Some(to));
@@ -268,15 +296,19 @@ impl VictimWalk {
         owner: &mut impl LogOwner,
         entry: &VictimEntry<'_>,
         entry_use: Option<EntryUse>,
-    ) -> Option<EntryUse> {
-        let entry_use = entry_use?;
+    ) -> EngineResult<Option<EntryUse>> {
+        let Some(entry_use) = entry_use else { return Ok(None) };
         let may_go = entry_use == EntryUse::Removal
             && self.obstacles.may_go(log, entry.slot, entry.head.index, self.segment);
         if may_go {
             log.change_use(&entry.counted(), Some(entry_use), None);
             owner.moved(entry, entry_use, None);
         }
-        (!may_go).then_some(entry_use)
+        if entry_use == EntryUse::Kept && owner.is_removal_too(entry) {
+            log.note_progress(entry.slot, owner.commit_of(entry.slot), 0);
+            log.append_removal(entry.slot, entry.head, entry.key)?;
+        }
+        Ok((!may_go).then_some(entry_use))
     }
 
     /// An entry that is too long for one step stands at the walk's place.
@@ -291,16 +323,26 @@ impl VictimWalk {
         let place = LogPlace { segment: self.segment, offset: self.at as u32 };
         let mut uses = Vec::new();
         for &slot in slots {
+            if self.copied_for.contains(&slot) {
+                continue;
+            }
             let entry = VictimEntry { slot, head, key, place };
             uses.clear();
             owner.judge(&[entry], &mut uses);
             let judged = uses.first().copied().flatten();
-            if let Some(entry_use) = self.needed(log, owner, &entry, judged) {
+            let needed = self.needed(log, owner, &entry, judged)?;
+            if let Some(entry_use) = needed.filter(|needed| entry.is_removal_with_contents(*needed)) {
+                log.note_progress(slot, owner.commit_of(slot), 0);
+                let to = log.append_removal(slot, head, key)?;
+                log.change_use(&entry.counted(), Some(entry_use), None);
+                owner.moved(&entry, entry_use, Some(to));
+            } else if let Some(entry_use) = needed {
                 self.long = LongCopy::begin(log, slot, head, key, entry_use)?;
                 return Ok(());
             }
         }
         self.at += head.entry_bytes() as u64;
+        self.copied_for.clear();
         Ok(())
     }
 
@@ -350,11 +392,13 @@ impl VictimWalk {
         if self.owners.slots(original.partition, original.index).any(|owner| owner == slot) {
             owner.judge(&[entry], &mut uses);
         }
+        log.note_progress(slot, owner.commit_of(slot), 0);
         if uses.first().copied().flatten() != Some(entry_use) {
             LongCopy::abort(log);
         } else if let Some(to) = long.finish(log) {
             log.change_use(&entry.counted(), Some(entry_use), None);
             owner.moved(&entry, entry_use, Some(to));
+            self.copied_for.push(slot);
         }
         Ok(step)
     }
@@ -364,6 +408,7 @@ impl VictimWalk {
         LongCopy::abort(log);
         self.is_bad = true;
         self.at += original.entry_bytes() as u64;
+        self.copied_for.clear();
     }
 }
 

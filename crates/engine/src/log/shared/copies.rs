@@ -26,7 +26,7 @@ pub(super) struct LongCopy {
 }
 
 impl LongCopy {
-    /// Begins the copy of an entry at the end of the cold stream.
+    /// Begins the copy of an entry at the end of the stream that gets it.
     pub(super) fn begin(
         log: &mut SharedLog,
         slot: LogSlot,
@@ -35,14 +35,14 @@ impl LongCopy {
         entry_use: EntryUse,
     ) -> EngineResult<Option<LongCopy>> {
         log.check_runs()?;
+        let stream = log.stream_of_copies(slot);
         LongCopy::abort(log);
         let number = log.number(slot);
-        let is_kept = entry_use == EntryUse::Kept;
-        let mut head = SharedHead { partition: number, back: 0, is_kept, ..*original };
-        log.ensure_open(LogStream::Cold, Some(head.timestamp), head.entry_bytes());
-        let Some(open) = &mut log.open[LogStream::Cold as usize] else { return Ok(None) };
+        let mut head = log.head_of_copy(slot, original, entry_use);
+        log.ensure_open(stream, Some(head.timestamp), head.entry_bytes());
+        let Some(open) = &mut log.open[stream as usize] else { return Ok(None) };
         let at = place_for(open.bytes, head.entry_bytes(), head.payload_bytes) as u32;
-        let run = log.tails[slot.0 as usize].run_in(LogStream::Cold, open.header.number);
+        let run = log.tails[slot.0 as usize].run_in(stream, open.header.number);
         let run = run.and_then(|run| open.runs.get(run)).filter(|run| run.last < head.index);
         head.back = run.map_or(0, |run| at - run.last_at);
         let begun = open.begin_entry(&head, key);
@@ -69,7 +69,8 @@ impl LongCopy {
             return None;
         }
         let begun = u64::from(self.place.offset) + (self.head.payload_at() + self.copied) as u64;
-        let open = log.open[LogStream::Cold as usize].as_deref_mut()?;
+        let stream = log.stream_of_copies(self.slot);
+        let open = log.open[stream as usize].as_deref_mut()?;
         let is_it = open.header.number == self.place.segment && open.state.complete.is_some();
         (is_it && open.bytes == begun).then_some(open)
     }
@@ -97,8 +98,9 @@ impl LongCopy {
         if !is_planted(Bug::LiveBytesNotMoved) {
             segment.uses.change(self.slot.0, (self.head.index, bytes), None, Some(self.entry_use));
         }
+        let stream = log.stream_of_copies(self.slot);
         let tail = &mut log.tails[self.slot.0 as usize];
-        let open = log.open[LogStream::Cold as usize].as_deref_mut()?;
+        let open = log.open[stream as usize].as_deref_mut()?;
         open.uses.judge(self.slot.0, tail.commit);
         add_to_run(open, tail, &log.creations, &self.head, self.place.offset);
         log.marks.bytes += u64::from(bytes);
@@ -112,6 +114,8 @@ impl LongCopy {
 
     /// Takes an unfinished copy away.
     pub(super) fn abort(log: &mut SharedLog) {
-        log.open[LogStream::Cold as usize].iter_mut().for_each(|open| open.abort_entry());
+        for stream in [LogStream::Cold, LogStream::Memory] {
+            log.open[stream as usize].iter_mut().for_each(|open| open.abort_entry());
+        }
     }
 }

@@ -195,6 +195,11 @@ impl SharedLog {
         std::mem::take(&mut self.failed.moved)
     }
 
+    /// Whether the owner has not taken all moved entries.
+    pub(crate) fn has_moved(&self) -> bool {
+        !self.failed.moved.is_empty()
+    }
+
     /// The number of segments whose files have failed, and which are still there.
     #[must_use]
     pub fn failed_segments(&self) -> usize {

@@ -106,6 +106,19 @@ impl SharedLog {
     /// # Errors
     /// As [`SharedLog::begin`].
     pub fn truncate_after(&mut self, slot: LogSlot, last: (u32, u64)) -> EngineResult<()> {
+        let is_incoming = self.creations.row(self.tail(slot).number).is_some_and(|row| row.is_incoming);
+        self.continue_after(slot, last, is_incoming)
+    }
+
+    /// An incoming log is complete up to its last entry, which need not be there: a number that is not incoming continues it.
+    ///
+    /// # Errors
+    /// As [`SharedLog::begin`].
+    pub fn end_incoming(&mut self, slot: LogSlot, last: (u32, u64)) -> EngineResult<()> {
+        self.continue_after(slot, last, false)
+    }
+
+    fn continue_after(&mut self, slot: LogSlot, last: (u32, u64), is_incoming: bool) -> EngineResult<()> {
         let tail = self.tail(slot);
         let Some(row) = self.creations.row(tail.number).copied() else {
             return Err(EngineError::UnknownPartition);
@@ -114,7 +127,7 @@ impl SharedLog {
             partition: row.partition,
             seed: row.seed,
             continues: Some((tail.number, last.1, last.0)),
-            is_incoming: row.is_incoming,
+            is_incoming,
             is_in_memory: tail.is_in_memory,
         };
         let (commit, covered) = (tail.commit, tail.covered);
@@ -207,6 +220,12 @@ impl SharedLog {
         if let Some(segment) = self.segment_mut(entry.segment) {
             segment.uses.change(entry.slot.0, (entry.index, entry.bytes), from, to);
         }
+    }
+
+    /// The owner counts what is used in the segments that recovery has found, and knows the lengths of entries there only as
+    /// their locations name them.
+    pub(crate) fn begin_counting(&mut self) {
+        self.segments_mut().filter(|segment| !segment.state.is_counted).for_each(|s| s.uses.round());
     }
 
     /// The owner has counted what is used in the segments that recovery has found, before which compaction takes none of them.

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::index::location::longest_like;
+
 /// What an entry is for the partition that owns it. One that is none of these is dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EntryUse {
@@ -50,6 +52,8 @@ pub(crate) struct SegmentUse {
     live: Vec<u32>,
     others: BTreeMap<u32, OtherUse>,
     sums: LiveBytes,
+    /// Each entry counts as the longest that its location may name.
+    is_rounded: bool,
 }
 
 /// What few partitions have in a segment.
@@ -83,6 +87,7 @@ impl SegmentUse {
         from: Option<EntryUse>,
         to: Option<EntryUse>,
     ) {
+        let bytes = self.bytes_of(bytes);
         if let Some(from) = from {
             let counted = match from {
                 EntryUse::Live => self.live.get_mut(slot as usize),
@@ -112,6 +117,34 @@ impl SegmentUse {
                 *self.sums.of(to) += u64::from(bytes);
             }
         }
+    }
+
+    /// From here on, each entry counts as the longest that its location may name.
+    pub(crate) fn round(&mut self) {
+        debug_assert_eq!(self.sums, LiveBytes::default(), "nothing is counted yet");
+        self.is_rounded = true;
+    }
+
+    /// As how many bytes an entry of this length counts.
+    #[inline]
+    pub(crate) fn bytes_of(&self, bytes: u32) -> u32 {
+        if self.is_rounded { longest_like(bytes) } else { bytes }
+    }
+
+    /// Whether more may be counted than there is.
+    pub(crate) fn is_rounded(&self) -> bool {
+        self.is_rounded
+    }
+
+    /// The slots of which something is counted, and what.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = (u32, LiveBytes)> {
+        let live = (0..)
+            .zip(&self.live)
+            .map(|(slot, &live)| (slot, LiveBytes { live: live.into(), ..LiveBytes::default() }));
+        let others = self.others.iter().map(|(&slot, other)| {
+            (slot, LiveBytes { live: 0, kept: other.kept.into(), removals: other.removals.into() })
+        });
+        live.chain(others).filter(|(_, counted)| counted.sum() > 0)
     }
 
     /// An entry was copied into the segment when its partition had this commit index.

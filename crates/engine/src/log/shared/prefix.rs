@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::creations::{Ancestor, Creations};
-use super::format::{LogPartition, LogStream, SharedHead};
+use super::format::{LogPartition, LogStream, SharedHead, SharedKind};
 use super::local::{Creation, MarkRow, VoidRange};
 use super::round::SectionRow;
 use super::streams::LogPlace;
 use crate::PartitionId;
-use crate::log::entry::FLAG_JOINED;
+use crate::log::entry::{EntryKind, FLAG_JOINED};
 use crate::planted::{Bug, is_planted};
 
 /// Data that a mark proves to have been durable, and which is not there.
@@ -74,8 +74,19 @@ pub struct LogEntryPlace {
     pub stream: LogStream,
     /// Whether it is in one atomic batch with the entry behind it.
     pub is_joined: bool,
+    /// Whether it is a removal. One of the same index as contents is a copy that says no more than that they were dead.
+    pub is_removal: bool,
     /// Whether its payload is as it was written.
     pub is_good: bool,
+}
+
+impl LogEntryPlace {
+    /// Of the copies of an entry, that with the lowest rank counts: contents, as their death may be lost with a crash; one
+    /// whose payload is good; the newest.
+    fn rank(&self) -> (u64, bool, bool, std::cmp::Reverse<LogPlace>) {
+        let is_removal = self.is_removal && !is_planted(Bug::NewestCopyCounts);
+        (self.index, is_removal, !self.is_good, std::cmp::Reverse(self.place))
+    }
 }
 
 /// Entries by log partition.
@@ -93,6 +104,7 @@ impl EntriesByPartition {
             place,
             stream,
             is_joined: head.flags & FLAG_JOINED != 0,
+            is_removal: head.kind == SharedKind::Replicated(EntryKind::Remove),
             is_good,
         });
     }
@@ -213,14 +225,13 @@ impl RecoveredLog {
             let is_copy = entry.stream == LogStream::Cold && entry.index <= covered && is_newer;
             is_copy && !is_planted(Bug::CopyBehindSectionIgnored)
         });
-        copies.sort_by_key(|entry| (entry.index, !entry.is_good, std::cmp::Reverse(entry.place)));
+        copies.sort_by_key(LogEntryPlace::rank);
         copies.dedup_by_key(|entry| entry.index);
         let corrupt = copies.iter().filter(|entry| !entry.is_good);
         damage.extend(corrupt.map(|entry| LogDamage::Payload { partition, index: entry.index }));
         let is_dropped = is_planted(Bug::EntryAboveSectionDropped) && section.is_some();
         candidates.retain(|entry| entry.index > covered + u64::from(is_dropped));
-        // Of copies of an entry, one whose payload is good, and of these the newest.
-        candidates.sort_by_key(|entry| (entry.index, !entry.is_good, std::cmp::Reverse(entry.place)));
+        candidates.sort_by_key(LogEntryPlace::rank);
         candidates.dedup_by_key(|entry| entry.index);
         let base = section.filter(|section| section.commit == floor).map_or(0, |section| section.epoch);
         let mut log = RecoveredLog {

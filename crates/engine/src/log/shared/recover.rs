@@ -132,6 +132,9 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
     // What was read may be only in the system's cache.
     for (number, (header, file)) in &files.segments {
         if *number >= tail[header.stream as usize] {
+            // Behind its end, a recycled file may have bytes of an earlier segment, which must not show after a later crash.
+            let bytes = disk.bytes(*file)?;
+            disk.truncate(*file, bytes)?;
             disk.sync(*file)?;
         }
     }

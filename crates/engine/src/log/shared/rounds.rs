@@ -17,6 +17,7 @@ use super::local::MarkRow;
 use super::round::{RoundDirectory, RoundHeader, SectionRow, encode_round_trailer};
 use super::segment::SharedSegment;
 use super::streams::{LogPlace, LogSlot, SharedLog};
+use super::victims::{dead_bytes, entry_bytes};
 use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError, FileId, OpenMode, SyncTicket};
 use crate::error::{EngineError, EngineResult};
@@ -119,6 +120,11 @@ impl LogRounds {
     #[must_use]
     pub fn is_writing(&self) -> bool {
         self.writing.is_some()
+    }
+
+    /// Whether the log's flush that the end of the round needs is yet to begin.
+    pub(crate) fn has_flush_to_begin(&self) -> bool {
+        self.writing.as_ref().is_some_and(|writing| matches!(writing.stage, RoundStage::Sections))
     }
 
     /// Begins the section of a partition: every entry up to the commit index will be in it.
@@ -387,6 +393,43 @@ impl LogRounds {
         victims.map(|segment| segment.header.number).collect()
     }
 
+    /// The partitions for whose sections dead space waits: that of segments of which much is dead, or anything with `any_dead`.
+    #[must_use]
+    pub fn blocking(&self, log: &SharedLog, any_dead: bool) -> Vec<LogSlot> {
+        let small_end = self.files.values().rev().nth(1).map_or(0, |file| file.small_end);
+        let covered: BTreeMap<LogSlot, u64> = self.covered(log).into_iter().collect();
+        let mut by_number: BTreeMap<LogPartition, Vec<(LogSlot, Ancestor)>> = BTreeMap::new();
+        for slot in covered.keys() {
+            for ancestor in lineage_of(log, *slot) {
+                by_number.entry(ancestor.number).or_default().push((*slot, ancestor));
+            }
+        }
+        let mut blocking = Vec::new();
+        for segment in log.sealed.values().filter(|segment| segment.is_settled()) {
+            let (dead, total) = (dead_bytes(segment), entry_bytes(segment));
+            if dead == 0 || !any_dead && 4 * dead < total {
+                continue;
+            }
+            let owners = segment.runs.iter().flat_map(|run| {
+                let owners = by_number.get(&run.number).into_iter().flatten();
+                owners.filter(|(_, ancestor)| run.first <= ancestor.through).map(move |owner| (run, owner))
+            });
+            let before = blocking.len();
+            blocking.extend(owners.clone().filter_map(|(run, (slot, ancestor))| {
+                (run.last.min(ancestor.through) > covered[slot]).then_some(*slot)
+            }));
+            let header = &segment.header;
+            if blocking.len() == before && header.stream == LogStream::Small && header.number >= small_end {
+                // Its creations and marks must be in two directories: whichever partition the rounds are for.
+                let any = owners.map(|(_, (slot, _))| *slot).next();
+                blocking.extend(any.or_else(|| covered.keys().next().copied()));
+            }
+        }
+        blocking.sort_unstable();
+        blocking.dedup();
+        blocking
+    }
+
     /// Commit index and length of the sections of a partition that count, the oldest first.
     pub(crate) fn retained(&self, log: &SharedLog, slot: LogSlot) -> VecDeque<(u64, u64)> {
         let sections = sections_of(log, slot, &self.sections_by_number());
@@ -420,9 +463,14 @@ impl LogRounds {
 pub fn learn_runs(log: &mut SharedLog, disk: &mut impl Disk) -> EngineResult<bool> {
     let unknown = log.sealed.values_mut().find(|segment| !segment.state.are_runs_known);
     let Some(segment) = unknown else { return Ok(false) };
-    let (from, mut bytes) = (FIRST_ENTRY_AT as u64, Vec::new());
-    segment.read(disk, from, segment.bytes.saturating_sub(from) as usize, &mut bytes)?;
-    segment.runs = LogContents::default().read(&segment.header, &bytes, from);
+    segment.runs = match segment.read_footer(disk)? {
+        Some(footer) => footer.runs,
+        None => {
+            let (from, mut bytes) = (FIRST_ENTRY_AT as u64, Vec::new());
+            segment.read(disk, from, segment.bytes.saturating_sub(from) as usize, &mut bytes)?;
+            LogContents::default().read(&segment.header, &bytes, from)
+        }
+    };
     segment.state.are_runs_known = true;
     Ok(true)
 }

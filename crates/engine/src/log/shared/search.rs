@@ -19,6 +19,12 @@ use crate::disk::Disk;
 use crate::error::EngineResult;
 
 impl SharedLog {
+    /// Whether a partition owns an entry.
+    pub(crate) fn owns(&self, slot: LogSlot, head: &SharedHead) -> bool {
+        let mut lineage = self.creations.lineage_of(self.number(slot));
+        lineage.any(|ancestor| ancestor.number == head.partition && head.index <= ancestor.through)
+    }
+
     /// The places of a partition's entries after a log index, in order of their log indexes. Of several copies of an entry, that
     /// in the newest segment.
     ///
@@ -32,6 +38,27 @@ impl SharedLog {
     ) -> EngineResult<Vec<(u64, LogPlace)>> {
         let mut found = Vec::new();
         self.search(disk, slot, after + 1..=u64::MAX, |place, head| {
+            if !head.is_kept {
+                found.push((head.index, place));
+            }
+            true
+        })?;
+        found.sort_unstable_by_key(|(index, place)| (*index, Reverse(*place)));
+        found.dedup_by_key(|(index, _)| *index);
+        Ok(found)
+    }
+
+    /// The places of all of a partition's entries, those that only snapshots need included, in order of their log indexes.
+    ///
+    /// # Errors
+    /// [`crate::EngineError::Disk`].
+    pub(crate) fn all_places(
+        &self,
+        disk: &mut impl Disk,
+        slot: LogSlot,
+    ) -> EngineResult<Vec<(u64, LogPlace)>> {
+        let mut found = Vec::new();
+        self.search(disk, slot, 1..=u64::MAX, |place, head| {
             found.push((head.index, place));
             true
         })?;
@@ -52,8 +79,10 @@ impl SharedLog {
     ) -> EngineResult<Option<(LogPlace, SharedHead)>> {
         let mut found = None;
         self.search(disk, slot, index..=index, |place, head| {
-            found = Some((place, *head));
-            false
+            if !head.is_kept {
+                found = Some((place, *head));
+            }
+            head.is_kept
         })?;
         Ok(found)
     }
@@ -71,7 +100,7 @@ impl SharedLog {
         let owns = |head: &SharedHead| {
             let is_owned =
                 |ancestor: &Ancestor| ancestor.number == head.partition && head.index <= ancestor.through;
-            range.contains(&head.index) && lineage.iter().any(is_owned) && !head.is_kept
+            range.contains(&head.index) && lineage.iter().any(is_owned)
         };
         for number in self.segments().into_iter().rev() {
             let Some(segment) = self.segment(number) else { continue };

@@ -20,7 +20,7 @@ use crate::PartitionId;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use crate::log::entry::{EntryMeta, TIMESTAMP_RANGE, crc, crc_of_pieces};
+use crate::log::entry::{EntryKind, EntryMeta, FLAG_JOINED, TIMESTAMP_RANGE, crc, crc_of_pieces};
 use crate::planted::{Bug, is_planted};
 
 /// Spares beyond the reserve stay too: the next segments are written into them.
@@ -63,6 +63,14 @@ impl SharedLogOptions {
 /// A log partition that is open for appending. Slots are used again after [`SharedLog::drop_partition`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogSlot(pub(super) u32);
+
+impl LogSlot {
+    /// Its number, from 0.
+    #[must_use]
+    pub fn number(self) -> usize {
+        self.0 as usize
+    }
+}
 
 /// The log of an instance; see the module.
 pub struct SharedLog {
@@ -202,7 +210,12 @@ impl SharedLog {
         Ok(place)
     }
 
-    /// Appends a copy of an entry of the partition to the cold stream, and counts it. The payload's checksum is that of the
+    /// The stream that gets what compaction keeps of a partition.
+    pub(super) fn stream_of_copies(&self, slot: LogSlot) -> LogStream {
+        if self.tail(slot).is_in_memory { LogStream::Memory } else { LogStream::Cold }
+    }
+
+    /// Appends a copy of an entry of the partition to the cold stream, or to the one in memory, and counts it. The payload's checksum is that of the
     /// original, which the caller has checked.
     ///
     /// # Errors
@@ -217,18 +230,53 @@ impl SharedLog {
     ) -> EngineResult<LogPlace> {
         self.check_runs()?;
         debug_assert!(crc(payload) == original.payload_crc, "the payload is checked before it is copied");
-        self.open[LogStream::Cold as usize].iter_mut().for_each(|open| open.abort_entry());
-        let is_kept = entry_use == EntryUse::Kept;
-        let (partition, commit) = (self.tail(slot).number, self.tail(slot).commit);
-        let head = SharedHead { partition, back: 0, is_kept, ..*original };
-        let place = self.push(slot, LogStream::Cold, head, key, [payload]);
-        if let Some(open) = &mut self.open[LogStream::Cold as usize] {
+        let stream = self.stream_of_copies(slot);
+        self.open[stream as usize].iter_mut().for_each(|open| open.abort_entry());
+        let head = self.head_of_copy(slot, original, entry_use);
+        let commit = self.tail(slot).commit;
+        let place = self.push(slot, stream, head, key, [payload]);
+        if let Some(open) = &mut self.open[stream as usize] {
             let entry = (head.index, head.entry_bytes() as u32);
             let counted = Some(entry_use).filter(|_| !is_planted(Bug::LiveBytesNotMoved));
             open.uses.change(slot.0, entry, Some(EntryUse::Live), counted);
             open.uses.judge(slot.0, commit);
         }
         Ok(place)
+    }
+
+    /// Appends a removal in place of contents that only keep older entries of their key from coming back: copies of contents would be
+    /// taken for the key's present ones.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`].
+    pub(super) fn append_removal(
+        &mut self,
+        slot: LogSlot,
+        original: &SharedHead,
+        key: &[u8],
+    ) -> EngineResult<LogPlace> {
+        let kind = SharedKind::Replicated(EntryKind::Remove);
+        let removal = SharedHead { kind, flags: 0, payload_bytes: 0, payload_crc: crc(&[]), ..*original };
+        self.append_copy(slot, &removal, key, &[], EntryUse::Removal)
+    }
+
+    /// The head of the copy of an entry. Of an atomic batch that is committed, some entries may be dead by now.
+    pub(super) fn head_of_copy(
+        &self,
+        slot: LogSlot,
+        original: &SharedHead,
+        entry_use: EntryUse,
+    ) -> SharedHead {
+        let tail = self.tail(slot);
+        let is_committed = original.index <= tail.commit.max(tail.covered);
+        let joined = if is_committed && !is_planted(Bug::CopyStaysJoined) { FLAG_JOINED } else { 0 };
+        SharedHead {
+            partition: tail.number,
+            flags: original.flags & !joined,
+            back: 0,
+            is_kept: entry_use == EntryUse::Kept,
+            ..*original
+        }
     }
 
     /// Reads an entry, into `into`, and returns its head. The key follows the head there, then comes the payload.
@@ -291,6 +339,12 @@ impl SharedLog {
             self.spares.extend(is_spare.then_some(spare));
         }
         Ok(())
+    }
+
+    /// Forgets a segment of the memory stream: its contents are not needed.
+    pub(super) fn forget_in_memory(&mut self, number: u64) {
+        debug_assert!(self.sealed.get(&number).is_none_or(|s| s.header.stream == LogStream::Memory));
+        self.sealed.remove(&number);
     }
 
     /// Makes a spare, if there are fewer than the reserve. Returns whether it did.

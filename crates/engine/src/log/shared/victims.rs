@@ -80,7 +80,8 @@ impl CompactionBlockers {
                 }
             }
             for (slot, (first, bytes)) in found {
-                if bytes <= segment.uses.needed_by_replay(slot.0) && !segment.state.is_damaged {
+                let has_no_dead = bytes <= segment.uses.needed_by_replay(slot.0);
+                if has_no_dead && !segment.uses.is_rounded() && !segment.state.is_damaged {
                     continue;
                 }
                 // A cold segment has nothing that was dead when it was written.
@@ -154,6 +155,11 @@ pub(super) fn entry_bytes(segment: &SharedSegment) -> u64 {
     }
 }
 
+/// The bytes of the dead entries of a segment.
+pub(super) fn dead_bytes(segment: &SharedSegment) -> u64 {
+    entry_bytes(segment).saturating_sub(segment.uses.sums().sum())
+}
+
 /// All segments that compaction may take, in the order of their numbers; with any share of dead bytes.
 pub(super) fn victims(
     log: &SharedLog,
@@ -170,7 +176,8 @@ pub(super) fn victims(
     let numbers = log.segments();
     let mut victims = Vec::new();
     let mut blocking: Vec<u64> = Vec::new();
-    for number in rounds.victims(log) {
+    let in_memory = log.sealed.values().filter(|segment| segment.header.stream == LogStream::Memory);
+    for number in rounds.victims(log).into_iter().chain(in_memory.map(|segment| segment.header.number)) {
         let Some(segment) = log.segment(number) else { continue };
         if busy(number) || !segment.state.is_counted || has_hold(segment, &owners, holds) {
             continue;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use zerohop_engine::disk::simulated::SimulatedFaults;
+use zerohop_engine::disk::simulated::{SimulatedDisk, SimulatedFaults};
 use zerohop_engine::disk::{Disk, OpenMode};
 use zerohop_engine::log::shared::compact::LogCompaction;
 use zerohop_engine::log::shared::format::{HEAD_BYTES, SharedKind};
@@ -52,8 +52,15 @@ impl RebuiltLog {
             newest.retain(|_, index| !log[*index as usize - 1].is_removal);
             newest == self.index_at(end)
         };
+        // Copies of committed entries do not wait for the rest of their unit.
+        let is_it = |index: u64, entry: &LoggedEntry| {
+            let alone = |entry: &LoggedEntry| LoggedEntry { is_joined: false, ..*entry };
+            let logged = log.get(index as usize - 1);
+            logged == Some(entry)
+                || index <= commit.max(self.floor) && !entry.is_joined && logged.map(alone) == Some(*entry)
+        };
         log.len() as u64 == self.last
-            && self.entries.iter().all(|(index, (entry, _))| log.get(*index as usize - 1) == Some(entry))
+            && self.entries.iter().all(|(index, (entry, _))| is_it(*index, entry))
             && (self.floor + 1..=self.last).all(|index| self.entries.contains_key(&index))
             // The model may have begun another life of the partition, and committed nothing of it.
             && (commit < self.commit || is_index(commit.min(self.last)))
@@ -250,6 +257,11 @@ impl LogWorld {
             for (at, expected) in state.iter().enumerate() {
                 let index = at as u64 + 1;
                 match entries.get(&index) {
+                    // Copies of committed entries do not wait for the rest of their unit.
+                    Some(entry) if !entry.is_joined && index <= partition.commit => {
+                        let expected = LoggedEntry { is_joined: false, ..*expected };
+                        assert_eq!(*entry, expected, "{id:?} {index} is another entry");
+                    }
                     Some(entry) => assert_eq!(entry, expected, "{id:?} {index} is another entry"),
                     None if is_strict && is_live(index) => {
                         lost += 1;
@@ -280,20 +292,26 @@ impl LogWorld {
         assert!(lost <= hit_stamps * partitions, "{lost} entries lost by {hit_stamps} hits");
     }
 
-    /// Corrupts each row of each section. The directories stay.
+    /// Corrupts the sections of all rounds, and leaves their directories.
     pub fn corrupt_sections(&mut self) {
-        for entry in self.disk.list("log").expect("lists") {
-            let path = format!("log/{}", entry.name);
-            if !entry.name.ends_with(".ckp") || entry.bytes < 24 {
-                continue;
-            }
-            let file = self.disk.open(&path, OpenMode::Existing).expect("opens");
-            let mut directory = [0; 8];
-            self.disk.read_at(file, entry.bytes - 24, &mut directory).expect("reads");
-            self.disk.close(file);
-            for at in (64..u64::from_le_bytes(directory).min(entry.bytes)).step_by(20) {
-                self.disk.corrupt_at(&path, at, 1).expect("is there");
-            }
+        corrupt_sections(&mut self.disk);
+    }
+}
+
+/// Corrupts the sections of all rounds, and leaves their directories.
+pub fn corrupt_sections(disk: &mut SimulatedDisk) {
+    for entry in disk.list("log").expect("lists") {
+        let path = format!("log/{}", entry.name);
+        if !entry.name.ends_with(".ckp") || entry.bytes < 24 {
+            continue;
+        }
+        let file = disk.open(&path, OpenMode::Existing).expect("opens");
+        let mut directory = [0; 8];
+        disk.read_at(file, entry.bytes - 24, &mut directory).expect("reads");
+        disk.close(file);
+        for at in (64..u64::from_le_bytes(directory).min(entry.bytes)).step_by(20) {
+            // A file that is incomplete may not be on the disk yet.
+            let _ = disk.corrupt_at(&path, at, 1);
         }
     }
 }

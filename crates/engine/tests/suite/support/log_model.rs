@@ -6,7 +6,7 @@ use zerohop_base::random::Random;
 use zerohop_engine::log::shared::compact::{LogHold, LogOwner, VictimEntry};
 use zerohop_engine::log::shared::format::SharedKind;
 use zerohop_engine::log::shared::lifecycle::EntryUseCount;
-use zerohop_engine::log::shared::live_bytes::EntryUse;
+use zerohop_engine::log::shared::live_bytes::{EntryUse, LiveBytes};
 use zerohop_engine::log::shared::streams::{LogPlace, LogSlot, SharedLog};
 use zerohop_engine::{EntryKind, PartitionId};
 
@@ -139,6 +139,14 @@ impl LogOwner for WorldOwner<'_> {
         }
     }
 
+    fn is_removal_too(&mut self, _: &VictimEntry<'_>) -> bool {
+        false
+    }
+
+    fn commit_of(&mut self, slot: LogSlot) -> u64 {
+        self.of(slot).commit
+    }
+
     fn moved(&mut self, entry: &VictimEntry<'_>, entry_use: EntryUse, to: Option<LogPlace>) {
         let (index, bytes) = (entry.head.index, entry.head.entry_bytes() as u32);
         let partition = self.of(entry.slot);
@@ -151,6 +159,10 @@ impl LogOwner for WorldOwner<'_> {
         let from = u64::from(place.offset);
         self.spans.push((place.segment, from..from + u64::from(bytes)));
     }
+
+    fn forgotten(&mut self, _: LogSlot, _: LiveBytes) {}
+
+    fn freed(&mut self, _: LogSlot, _: u64, _: u64) {}
 }
 
 /// Where bytes of an entry stand.

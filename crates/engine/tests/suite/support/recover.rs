@@ -2,10 +2,13 @@
 
 use zerohop_engine::disk::simulated::{DiskOperation, SimulatedDisk, SimulatedFaults};
 use zerohop_engine::disk::{Disk, DiskResult};
-use zerohop_engine::{Durability, EngineError, EntryRef, FLAG_JOINED, Handle, PartitionId};
+use zerohop_engine::{
+    Damage, DamageKind, Durability, EngineError, EntryRef, FLAG_JOINED, Handle, PartitionId,
+};
 
 use super::TestEngine as Engine;
 use super::checks::{compare_all, walk};
+use super::log_checks::corrupt_sections;
 use super::part::ModelledPartition;
 use super::world::EngineWorld;
 
@@ -289,14 +292,23 @@ impl EngineWorld {
             let names = disk.list(&folder.name).map_err(|e| e.to_string())?;
             let checkpoints: Vec<_> = names.iter().filter(|n| n.name.ends_with(".ckp")).collect();
             // A single checkpoint has no older one as a substitute.
-            let kept = if only_newest && checkpoints.len() > 1 { checkpoints.len() - 1 } else { 0 };
+            let kept = match only_newest && checkpoints.len() > 1 {
+                true => checkpoints.len() - 1,
+                // The directories of rounds are not in the log too, once compaction has freed segments.
+                false if self.plan.is_shared() => checkpoints.len(),
+                false => 0,
+            };
             for name in &checkpoints[kept..] {
                 disk.remove(&format!("{}/{}", folder.name, name.name)).map_err(|e| e.to_string())?;
             }
         }
+        if self.plan.is_shared() && !only_newest {
+            corrupt_sections(&mut disk);
+        }
         let (mut other, report) =
             Engine::open(twin, self.plan.options).map_err(|e| format!("without checkpoints: {e}"))?;
-        if let Some(damage) = report.damage().next() {
+        let is_expected = |damage: &&Damage| self.plan.is_shared() && damage.kind == DamageKind::Checkpoint;
+        if let Some(damage) = report.damage().find(|damage| !is_expected(damage)) {
             return Err(format!("without checkpoints: {damage}"));
         }
         for (id, handle) in other.partitions().collect::<Vec<_>>() {

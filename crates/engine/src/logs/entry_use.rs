@@ -1,0 +1,157 @@
+//! What the entries of a shared log are for the stores that own them: counted by segment, for compaction, and by partition.
+//!
+//! A store says when an entry becomes something else. What recovery has found is counted once, when all stores are complete. An
+//! index names the length of an entry only to an eighth, so in segments that recovery has found each entry counts as the longest
+//! that its location may name: what is live is never counted as less than it is.
+
+use super::handle_table::HandleTable;
+use super::segment_slots::SegmentSlots;
+use super::shared::{SharedLogs, SharedPart};
+use super::{CountedEntry, Logs};
+use crate::log::LogSizes;
+use crate::log::shared::compact::LogCompaction;
+use crate::log::shared::lifecycle::EntryUseCount;
+use crate::log::shared::live_bytes::{EntryUse, LiveBytes};
+use crate::log::shared::rounds::LogRounds;
+use crate::log::shared::streams::{LogSlot, SharedLog};
+
+/// Bytes of a partition's entries.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct PartSizes {
+    /// Live ones, and those that snapshots need.
+    pub(super) used: u64,
+    pub(super) removals: u64,
+    /// Those that died since the start, as far as their segments are still there.
+    pub(super) dead: u64,
+}
+
+impl PartSizes {
+    #[inline]
+    pub(super) fn change(&mut self, bytes: u64, was: Option<EntryUse>, now: Option<EntryUse>) {
+        let before = match was {
+            Some(EntryUse::Live | EntryUse::Kept) => Some(&mut self.used),
+            Some(EntryUse::Removal) => Some(&mut self.removals),
+            None => None,
+        };
+        if let Some(before) = before {
+            *before = before.saturating_sub(bytes);
+        }
+        match now {
+            Some(EntryUse::Live | EntryUse::Kept) => self.used += bytes,
+            Some(EntryUse::Removal) => self.removals += bytes,
+            None => self.dead += bytes,
+        }
+    }
+
+    pub(super) fn all(&self) -> LogSizes {
+        let PartSizes { used, removals, dead } = *self;
+        LogSizes { bytes: used + removals + dead, dead_bytes: dead, removal_bytes: removals, segments: 0 }
+    }
+}
+
+impl Logs {
+    /// An entry becomes something else for its partition; `None`: it is dead, or was not counted yet. Only a shared log counts
+    /// entries by what they are.
+    pub(crate) fn change_use(
+        &mut self,
+        handle: u32,
+        entry: CountedEntry,
+        was: Option<EntryUse>,
+        now: Option<EntryUse>,
+    ) {
+        if let Logs::Shared(logs) = self {
+            logs.change_use(handle, entry, was, now);
+        }
+    }
+}
+
+impl SharedLogs {
+    pub(crate) fn change_use(
+        &mut self,
+        handle: u32,
+        entry: CountedEntry,
+        was: Option<EntryUse>,
+        now: Option<EntryUse>,
+    ) {
+        if was == now || !self.has_begun_counting {
+            return;
+        }
+        let part = self.parts.of_mut(handle);
+        let Some(slot) = part.slot else { return };
+        part.sizes.change(entry.entry_bytes, was, now);
+        let segment = self.segments.number(entry.slot);
+        let counted = EntryUseCount { slot, segment, index: entry.index, bytes: entry.entry_bytes as u32 };
+        self.log.change_use(&counted, was, now);
+    }
+
+    /// The stores are complete, and nothing of the segments that recovery has found is counted yet.
+    pub(crate) fn begin_counting(&mut self) {
+        self.has_begun_counting = true;
+        self.log.begin_counting();
+    }
+
+    /// What the stores refer to is counted. Removals that only sections have are not, so compaction frees no segment unread.
+    pub(crate) fn end_counting(&mut self) {
+        self.log.end_counting(false);
+    }
+
+    /// The partition that has a slot of the log.
+    pub(crate) fn handle_of(&self, slot: LogSlot) -> Option<u32> {
+        self.handles.get(slot.number()).copied().flatten()
+    }
+
+    /// What compaction works on, and what its owner follows it with.
+    pub(crate) fn split_for_compaction(
+        &mut self,
+    ) -> (&mut SharedLog, &LogRounds, &mut LogCompaction, LogParts<'_>) {
+        let SharedLogs { log, rounds, compaction, parts, handles, segments, .. } = self;
+        (log, rounds, compaction, LogParts { parts, handles, segments })
+    }
+}
+
+/// The partitions of a shared log, and the slots of its segments.
+pub(crate) struct LogParts<'a> {
+    parts: &'a mut HandleTable<SharedPart>,
+    handles: &'a [Option<u32>],
+    pub(crate) segments: &'a mut SegmentSlots,
+}
+
+impl LogParts<'_> {
+    /// The partition that has a slot of the log.
+    pub(crate) fn handle_of(&self, slot: LogSlot) -> Option<u32> {
+        self.handles.get(slot.number()).copied().flatten()
+    }
+
+    /// The slot of a partition; `None` before its first entry.
+    pub(crate) fn slot(&self, handle: u32) -> Option<LogSlot> {
+        self.parts.of(handle).slot
+    }
+
+    fn sizes_of(&mut self, slot: LogSlot) -> Option<&mut PartSizes> {
+        let handle = self.handle_of(slot)?;
+        Some(&mut self.parts.of_mut(handle).sizes)
+    }
+
+    /// An entry was copied, or is a removal that nothing needs any more.
+    pub(crate) fn moved(&mut self, slot: LogSlot, bytes: u64, entry_use: EntryUse, is_copied: bool) {
+        let Some(sizes) = self.sizes_of(slot) else { return };
+        match is_copied {
+            true => sizes.dead += bytes,
+            false => sizes.change(bytes, Some(entry_use), None),
+        }
+    }
+
+    /// What was counted turned out to be dead.
+    pub(crate) fn forgotten(&mut self, slot: LogSlot, left: LiveBytes) {
+        let Some(sizes) = self.sizes_of(slot) else { return };
+        sizes.change(left.live + left.kept, Some(EntryUse::Live), None);
+        sizes.change(left.removals, Some(EntryUse::Removal), None);
+    }
+
+    /// Dead entries are gone with their segment.
+    pub(crate) fn freed(&mut self, slot: LogSlot, bytes: u64) {
+        if let Some(sizes) = self.sizes_of(slot) {
+            sizes.dead = sizes.dead.saturating_sub(bytes);
+        }
+    }
+}
