@@ -4,6 +4,7 @@ use super::shared::{SharedLogs, SharedPart};
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::Position;
+use crate::log::chunk_read::{ChunkBlocks, ChunkInMemory};
 use crate::log::entry::{Head, crc};
 use crate::log::shared::format::{HEAD_BYTES, SharedHead};
 use crate::log::shared::segment::SharedSegment;
@@ -115,6 +116,10 @@ impl<'l> SharedView<'l> {
         let head = SharedHead::decode_unsummed(&segment.base, scratch).and_then(|head| head.replicated());
         let head = head.filter(|head| head.entry_bytes() <= scratch.len());
         Ok((entry_of(head.ok_or_else(|| self.corrupt(at.slot, at.offset))?, scratch), false))
+    }
+
+    pub(super) fn chunk_in_memory(self, at: Position) -> Option<ChunkInMemory<'l>> {
+        ChunkInMemory::at(ChunkBlocks::Shared(self.segment(at.slot)?), at.offset.into())
     }
 
     pub(super) fn in_memory(self, placed: &AppendedPlace, head: Head) -> Option<EntryRef<'l>> {

@@ -125,7 +125,7 @@ impl<'l> LogView<'l> {
     pub(crate) fn chunk_in_memory(self, at: Position) -> Option<ChunkInMemory<'l>> {
         match self {
             LogView::Separate(log) => log.chunk_in_memory(at),
-            LogView::Shared(_) => None,
+            LogView::Shared(log) => log.chunk_in_memory(at),
         }
     }
 
