@@ -59,7 +59,11 @@ impl ChunkHead {
 /// `from` on. Bytes that the entry does not cover stay unchanged.
 pub fn copy_part_over(out: &mut [u8], from: u64, payload: &[u8]) {
     let Some(head) = ChunkHead::decode(payload) else { return };
-    let (covers, data) = (head.range(), &payload[CHUNK_HEAD_BYTES..]);
+    copy_bytes_over(out, from, head.range(), &payload[CHUNK_HEAD_BYTES..]);
+}
+
+/// The same of the bytes of a range of the chunk; what they lack stands for zeros.
+pub(crate) fn copy_bytes_over(out: &mut [u8], from: u64, covers: Range<u64>, data: &[u8]) {
     let (begin, end) = (covers.start.max(from), covers.end.min(from + out.len() as u64));
     if begin >= end {
         return;

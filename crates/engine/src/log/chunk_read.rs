@@ -1,12 +1,16 @@
 //! Entries of chunks in memory: they are read in place, block by block, whatever their length, without being assembled.
+//!
+//! One checksum covers the payload of an entry, so of an entry that is not in memory any byte can be used only after all were
+//! read. [`visit_shared_chunk`] does that piece by piece.
 
 use std::ops::Range;
 
 use super::PartitionLog;
-use super::entry::{FLAG_TRAILER, Head, decode_head_unchecked};
+use super::entry::{EntryMeta, FLAG_TRAILER, Head, PayloadChecksum, decode_head_unchecked};
 use super::segment::Segment;
 use super::shared::format::{LOG_BLOCK_BYTES, SharedHead};
 use super::shared::segment::SharedSegment;
+use crate::disk::{Disk, DiskResult};
 use crate::index::location::Position;
 use crate::limits::BLOCK_BYTES;
 use crate::log::chunk_head::{CHUNK_HEAD_BYTES, ChunkHead};
@@ -183,6 +187,88 @@ impl ChunkInMemory<'_> {
             first.copy_from_slice(here);
             into = behind;
         }
+    }
+}
+
+/// The beginning of a chunk's entry. Head and key are right.
+pub(crate) struct ChunkBeginning<'s> {
+    pub(crate) head: Head,
+    pub(crate) key: &'s [u8],
+    /// The range of the chunk that it covers.
+    pub(crate) chunk: ChunkHead,
+    /// Whether the payload needs no check.
+    pub(crate) is_checked: bool,
+}
+
+impl<'s> From<ChunkInMemory<'s>> for ChunkBeginning<'s> {
+    fn from(large: ChunkInMemory<'s>) -> ChunkBeginning<'s> {
+        ChunkBeginning { head: large.head, key: large.key, chunk: large.chunk, is_checked: true }
+    }
+}
+
+/// What an entry that was read and checked says of its chunk: `None` if it is not a chunk's.
+pub(crate) type ReadChunk = (EntryMeta, Option<ChunkHead>);
+
+/// Reads and checks the entry of a chunk piece by piece, with `buffer` for those that are not in memory. Passes its bytes with
+/// their ranges of the chunk, zeros as no bytes. A range that was passed again counts. `None`: the entry is corrupt, and so may
+/// be what was passed.
+pub(crate) fn visit_shared_chunk(
+    segment: &SharedSegment,
+    disk: &mut impl Disk,
+    at: Position,
+    buffer: &mut Vec<u8>,
+    see: &mut dyn FnMut(Range<u64>, &[u8]),
+) -> DiskResult<Option<ReadChunk>> {
+    let head = segment.read_beginning(disk, at.offset.into(), CHUNK_HEAD_BYTES, buffer)?;
+    let head = head.and_then(|head| head.replicated()).filter(|h| h.entry_bytes() <= at.bytes_max as usize);
+    let Some(head) = head else { return Ok(None) };
+    let mut payload = CheckedPayload::default();
+    let first = &buffer[head.payload_at()..head.entry_bytes().min(buffer.len())];
+    let chunk = ChunkHead::decode(first);
+    let covers = chunk.map_or(0..0, |chunk| chunk.range());
+    payload.add(first, &covers, see);
+    let payload_at = u64::from(at.offset) + head.payload_at() as u64;
+    while payload.bytes < head.payload_bytes {
+        let left = head.payload_bytes - payload.bytes;
+        let piece = segment.piece(disk, payload_at + payload.bytes as u64, left, buffer)?;
+        payload.add(piece, &covers, see);
+    }
+    if payload.summed.sum() != head.payload_crc {
+        return Ok(None);
+    }
+    let trailer_bytes = match head.meta.flags & FLAG_TRAILER {
+        0 => 0,
+        _ => usize::from(payload.last_byte),
+    };
+    // An impossible length of a trailer is none, as in `split_trailer`.
+    let without = head.payload_bytes.checked_sub(trailer_bytes).unwrap_or(head.payload_bytes);
+    let chunk = chunk.filter(|_| without >= CHUNK_HEAD_BYTES);
+    if chunk.is_some_and(|chunk| without - CHUNK_HEAD_BYTES < chunk.length as usize) {
+        see(covers, &[]);
+    }
+    Ok(Some((head.meta, chunk)))
+}
+
+/// A payload that is read piece by piece.
+#[derive(Default)]
+struct CheckedPayload {
+    bytes: usize,
+    summed: PayloadChecksum,
+    last_byte: u8,
+}
+
+impl CheckedPayload {
+    /// Adds a piece, and passes its bytes of the chunk.
+    fn add(&mut self, piece: &[u8], covers: &Range<u64>, see: &mut dyn FnMut(Range<u64>, &[u8])) {
+        self.summed.add(piece);
+        self.last_byte = piece.last().copied().unwrap_or(self.last_byte);
+        let data = &piece[CHUNK_HEAD_BYTES.saturating_sub(self.bytes).min(piece.len())..];
+        let begin = covers.start + self.bytes.saturating_sub(CHUNK_HEAD_BYTES) as u64;
+        let end = covers.end.min(begin + data.len() as u64);
+        if begin < end {
+            see(begin..end, &data[..(end - begin) as usize]);
+        }
+        self.bytes += piece.len();
     }
 }
 

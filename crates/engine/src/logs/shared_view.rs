@@ -1,11 +1,14 @@
 //! Reading a partition's part of a shared log.
 
+use std::ops::Range;
+
 use super::shared::{SharedLogs, SharedPart};
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::Position;
-use crate::log::chunk_read::{ChunkBlocks, ChunkInMemory};
-use crate::log::entry::{Head, crc};
+use crate::log::chunk_head::{CHUNK_HEAD_BYTES, ChunkHead};
+use crate::log::chunk_read::{ChunkBeginning, ChunkBlocks, ChunkInMemory, ReadChunk, visit_shared_chunk};
+use crate::log::entry::{FLAG_CHUNK, Head, crc};
 use crate::log::shared::format::{HEAD_BYTES, SharedHead};
 use crate::log::shared::segment::SharedSegment;
 use crate::log::{AppendedPlace, EntryRef, LogSizes, entry_of};
@@ -120,6 +123,40 @@ impl<'l> SharedView<'l> {
 
     pub(super) fn chunk_in_memory(self, at: Position) -> Option<ChunkInMemory<'l>> {
         ChunkInMemory::at(ChunkBlocks::Shared(self.segment(at.slot)?), at.offset.into())
+    }
+
+    pub(super) fn chunk_beginning<'s, D: Disk>(
+        self,
+        disk: &mut D,
+        at: Position,
+        scratch: &'s mut Vec<u8>,
+    ) -> EngineResult<Option<ChunkBeginning<'s>>>
+    where
+        'l: 's,
+    {
+        let corrupt = || self.corrupt(at.slot, at.offset);
+        let segment = self.segment(at.slot).ok_or_else(corrupt)?;
+        if in_memory(segment, at).is_some() {
+            return Ok(None);
+        }
+        let head = segment.read_beginning(disk, at.offset.into(), CHUNK_HEAD_BYTES, scratch)?;
+        let head = head.and_then(|head| head.replicated()).ok_or_else(corrupt)?;
+        let (key, payload) = (&scratch[HEAD_BYTES..head.payload_at()], &scratch[head.payload_at()..]);
+        let is_chunk = head.meta.flags & FLAG_CHUNK != 0 && head.payload_bytes >= CHUNK_HEAD_BYTES;
+        let chunk = ChunkHead::decode(payload).filter(|_| is_chunk);
+        Ok(chunk.map(|chunk| ChunkBeginning { head, key, chunk, is_checked: false }))
+    }
+
+    pub(super) fn visit_chunk<D: Disk>(
+        self,
+        disk: &mut D,
+        at: Position,
+        scratch: &mut Vec<u8>,
+        see: &mut dyn FnMut(Range<u64>, &[u8]),
+    ) -> EngineResult<ReadChunk> {
+        let corrupt = || self.corrupt(at.slot, at.offset);
+        let segment = self.segment(at.slot).ok_or_else(corrupt)?;
+        visit_shared_chunk(segment, disk, at, scratch, see)?.ok_or_else(corrupt)
     }
 
     pub(super) fn in_memory(self, placed: &AppendedPlace, head: Head) -> Option<EntryRef<'l>> {

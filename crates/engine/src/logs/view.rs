@@ -1,10 +1,13 @@
 //! Reading the log of one partition.
 
+use std::ops::Range;
+
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::index::location::Position;
-use crate::log::chunk_read::ChunkInMemory;
-use crate::log::entry::{Head, decode_head_unchecked};
+use crate::log::chunk_head::{CHUNK_HEAD_BYTES, ChunkHead};
+use crate::log::chunk_read::{ChunkBeginning, ChunkInMemory, ReadChunk};
+use crate::log::entry::{Head, decode_head_unchecked, split_trailer};
 use crate::log::{AppendedPlace, EntryRef, LogSizes, PartitionLog, entry_of};
 use crate::logs::shared_view::SharedView;
 
@@ -126,6 +129,48 @@ impl<'l> LogView<'l> {
         match self {
             LogView::Separate(log) => log.chunk_in_memory(at),
             LogView::Shared(log) => log.chunk_in_memory(at),
+        }
+    }
+
+    /// The beginning of the entry of a chunk at a position, if it is a chunk's and can be read without the rest.
+    pub(crate) fn chunk_beginning<'s, D: Disk>(
+        self,
+        disk: &mut D,
+        at: Position,
+        scratch: &'s mut Vec<u8>,
+    ) -> EngineResult<Option<ChunkBeginning<'s>>>
+    where
+        'l: 's,
+    {
+        if let Some(large) = self.chunk_in_memory(at) {
+            return Ok(Some(large.into()));
+        }
+        match self {
+            LogView::Separate(_) => Ok(None),
+            LogView::Shared(log) => log.chunk_beginning(disk, at, scratch),
+        }
+    }
+
+    /// Reads and checks the entry of a chunk, and passes its bytes with their ranges of the chunk, zeros as no bytes. A range that
+    /// was passed again counts. After an error nothing that was passed may be used.
+    pub(crate) fn visit_chunk<D: Disk>(
+        self,
+        disk: &mut D,
+        at: Position,
+        scratch: &mut Vec<u8>,
+        see: &mut dyn FnMut(Range<u64>, &[u8]),
+    ) -> EngineResult<ReadChunk> {
+        match self {
+            LogView::Separate(log) => {
+                let entry = log.read(disk, at, scratch)?;
+                let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
+                let chunk = ChunkHead::decode(payload);
+                if let Some(chunk) = chunk {
+                    see(chunk.range(), &payload[CHUNK_HEAD_BYTES..]);
+                }
+                Ok((entry.head.meta, chunk))
+            }
+            LogView::Shared(log) => log.visit_chunk(disk, at, scratch, see),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::index::location::{EntryPlace, Position};
 use crate::io::Io;
 use crate::limits::SUMMED_BYTES_MIN;
-use crate::log::chunk_head::{ChunkHead, ChunkStamp, copy_part_over};
+use crate::log::chunk_head::{ChunkHead, ChunkStamp, copy_bytes_over};
 use crate::log::chunk_read::{ChecksumParts, ChunkInMemory};
 use crate::log::entry::{EntryMeta, split_trailer};
 use crate::overflow::chains::Chain;
@@ -94,11 +94,10 @@ impl PartitionStore {
                 if let Some(large) = log.chunk_in_memory(position) {
                     return Ok(Some(large.state()));
                 }
-                let entry = log.read(&mut io.disk, position, scratch)?;
-                let head = head_of(entry.head.meta.flags, entry.payload);
+                let (meta, head) = log.visit_chunk(&mut io.disk, position, scratch, &mut |_, _| {})?;
                 let (covered, end) = head.map_or((0, 0), |head| (u64::from(head.length), head.range().end));
                 let stamp = head.map_or([0; 16], |head| head.stamp);
-                let (index, timestamp) = (entry.head.meta.index, entry.head.meta.timestamp);
+                let EntryMeta { index, timestamp, .. } = meta;
                 return Ok(Some(ChunkState { index, timestamp, stamp, parts: 1, covered, end }));
             }
         };
@@ -130,8 +129,23 @@ impl PartitionStore {
         Ok(Some(ChunkState { index, timestamp, stamp, parts, covered, end }))
     }
 
-    /// Appends these bytes of a key's chunk to `out`: zeros where nothing was written.
+    /// Appends these bytes of a key's chunk to `out`: zeros where nothing was written. After an error `out` is as before.
     pub(crate) fn read_chunk<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        key: &[u8],
+        range: Range<u64>,
+        out: &mut Vec<u8>,
+    ) -> EngineResult<()> {
+        let begin = out.len();
+        let read = self.append_chunk(io, key, range, out);
+        if read.is_err() {
+            out.truncate(begin);
+        }
+        read
+    }
+
+    fn append_chunk<D: Disk>(
         &mut self,
         io: &mut Io<D>,
         key: &[u8],
@@ -156,11 +170,8 @@ impl PartitionStore {
         let id = match location.decode() {
             EntryPlace::Chain(id) => id,
             EntryPlace::Entry(position) => {
-                let (log, scratch) = (io.logs.view(self.handle), &mut self.scratch);
-                let entry = log.read(&mut io.disk, position, scratch)?;
-                let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
-                copy_part_over(&mut out[begin..], range.start, payload);
-                return Ok(());
+                let all = VisibleRun { begin: range.start, end: range.end.max(range.start), part: 0 };
+                return self.overlay_runs(io, position, &[all], (range.start, &mut out[begin..]));
             }
         };
         let chain = self.readable_chain(id)?;
@@ -174,21 +185,33 @@ impl PartitionStore {
                 .collect()
         });
         for runs in requested.chunk_by(|a, b| a.part == b.part) {
-            let place = |run: &VisibleRun| {
-                begin + (run.begin - range.start) as usize..begin + (run.end - range.start) as usize
-            };
             let index = runs[0].part;
             let Some(position) = self.position_of(io, index)? else { return Err(self.missing(index)) };
-            if let Some(large) = io.logs.view(self.handle).chunk_in_memory(position) {
-                runs.iter().for_each(|run| large.overlay(&mut out[place(run)], run.begin));
-                continue;
-            }
-            let (log, scratch) = (io.logs.view(self.handle), &mut self.scratch);
-            let entry = log.read(&mut io.disk, position, scratch)?;
-            let (payload, _) = split_trailer(entry.head.meta.flags, entry.payload);
-            runs.iter().for_each(|run| copy_part_over(&mut out[place(run)], run.begin, payload));
+            self.overlay_runs(io, position, runs, (range.start, &mut out[begin..]))?;
         }
         Ok(())
+    }
+
+    /// Copies the part that an entry has of some runs of a chunk over them: `out` holds the chunk's bytes from `from` on.
+    fn overlay_runs<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        position: Position,
+        runs: &[VisibleRun],
+        (from, out): (u64, &mut [u8]),
+    ) -> EngineResult<()> {
+        let place = |run: &VisibleRun| (run.begin - from) as usize..(run.end - from) as usize;
+        let (log, scratch) = (io.logs.view(self.handle), &mut self.scratch);
+        if let Some(large) = log.chunk_in_memory(position) {
+            runs.iter().for_each(|run| large.overlay(&mut out[place(run)], run.begin));
+            return Ok(());
+        }
+        let mut see = |covers: Range<u64>, bytes: &[u8]| {
+            for run in runs {
+                copy_bytes_over(&mut out[place(run)], run.begin, covers.clone(), bytes);
+            }
+        };
+        log.visit_chunk(&mut io.disk, position, scratch, &mut see).map(drop)
     }
 
     /// A chunk of one entry, as the part that it becomes.
@@ -199,9 +222,11 @@ impl PartitionStore {
         seen: ChainPart,
     ) -> EngineResult<(ChainPart, Option<ChunkHead>)> {
         let (log, scratch) = (io.logs.view(self.handle), &mut self.scratch);
-        match log.read(&mut io.disk, position, scratch) {
-            Ok(entry) => {
-                let head = head_of(entry.head.meta.flags, entry.payload);
+        if let Some(large) = log.chunk_in_memory(position) {
+            return Ok((ChainPart { units: large.chunk.length, ..seen }, Some(large.chunk)));
+        }
+        match log.visit_chunk(&mut io.disk, position, scratch, &mut |_, _| {}) {
+            Ok((_, head)) => {
                 let units = head.map_or(COVERS_UNKNOWN, |head| head.length);
                 Ok((ChainPart { units, ..seen }, head))
             }

@@ -518,6 +518,7 @@ impl PartitionStore {
             + self.places.bytes()
             + self.recent.bytes()
             + self.scratch.capacity()
+            + self.apply_scratch.entry.capacity()
     }
 
     pub(crate) fn location_of(placed: AppendedPlace) -> Location {

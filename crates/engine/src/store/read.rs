@@ -52,24 +52,30 @@ impl PartitionStore {
                 }
                 EntryPlace::Entry(position) => {
                     // Only the beginning of a long entry is read.
-                    if position.bytes_max as usize >= LARGE_ENTRY_BYTES
-                        && let Some(large) = log.chunk_in_memory(position)
-                    {
-                        let (head, is_key) = (large.head, large.key == key);
-                        let EntryMeta { index, timestamp, epoch, flags, .. } = head.meta;
-                        seen = is_key.then(|| NewestEntry {
-                            newest_index: index,
-                            form: Form::of(flags),
-                            entry_bytes: head.entry_bytes() as u32,
-                            units: large.chunk.length,
-                            timestamp,
-                            epoch,
-                            flags,
-                            is_checked: true,
-                        });
-                        return Ok(is_key);
-                    }
-                    let (entry, is_checked) = match log.read_key(&mut io.disk, position, scratch) {
+                    let beginning = match position.bytes_max as usize >= LARGE_ENTRY_BYTES {
+                        true => log.chunk_beginning(&mut io.disk, position, scratch),
+                        false => Ok(None),
+                    };
+                    let read = match beginning {
+                        Ok(Some(large)) => {
+                            let (head, is_key) = (large.head, large.key == key);
+                            let EntryMeta { index, timestamp, epoch, flags, .. } = head.meta;
+                            seen = is_key.then(|| NewestEntry {
+                                newest_index: index,
+                                form: Form::of(flags),
+                                entry_bytes: head.entry_bytes() as u32,
+                                units: large.chunk.length,
+                                timestamp,
+                                epoch,
+                                flags,
+                                is_checked: large.is_checked,
+                            });
+                            return Ok(is_key);
+                        }
+                        Ok(None) => log.read_key(&mut io.disk, position, scratch),
+                        Err(error) => Err(error),
+                    };
+                    let (entry, is_checked) = match read {
                         Ok(read) => read,
                         Err(EngineError::Corrupt { .. }) if unreadable == UnreadableKey::TreatAsKey => {
                             seen = Some(NewestEntry::UNREADABLE);
@@ -324,7 +330,11 @@ impl PartitionStore {
             EntryPlace::Entry(position) => {
                 // Only the beginning of a long entry is read.
                 let is_long = position.bytes_max as usize >= LARGE_ENTRY_BYTES;
-                match log.chunk_in_memory(position).filter(|_| is_long) {
+                let beginning = match is_long {
+                    true => log.chunk_beginning(&mut io.disk, position, scratch)?,
+                    false => None,
+                };
+                match beginning {
                     Some(large) => large.key.to_vec(),
                     None => log.read_key(&mut io.disk, position, scratch)?.0.key.to_vec(),
                 }

@@ -8,6 +8,7 @@ mod background;
 mod ballast;
 mod basics;
 mod chunks;
+mod chunks_in_place;
 mod compaction;
 mod failures;
 mod file_shortage;

@@ -25,6 +25,12 @@ const FIRST_BLOCK_BYTES: usize = 64 << 10;
 /// A piece of the small stream is issued when it is full: a flush never has more than that before it.
 const SMALL_PIECE_BYTES: u64 = 256 << 10;
 
+/// So much of an entry is read to know its head and key.
+const BEGINNING_BYTES: usize = 4 << 10;
+
+/// What is not in memory is read from the file in pieces of this length, if it is read piece by piece.
+const READ_PIECE_BYTES: usize = 256 << 10;
+
 /// A segment of a shared log.
 pub(crate) struct SharedSegment {
     /// Length, memory included.
@@ -502,6 +508,44 @@ impl SharedSegment {
                 _ => return Ok(SharedHead::decode(&self.base, &read)),
             }
         }
+    }
+
+    /// Reads the beginning of the entry at an offset into `into`: head, key, and so many bytes of the payload, if it has them, or
+    /// more. `None` if head and key are not valid.
+    pub(crate) fn read_beginning(
+        &self,
+        disk: &mut impl Disk,
+        offset: u64,
+        payload_bytes: usize,
+        into: &mut Vec<u8>,
+    ) -> DiskResult<Option<SharedHead>> {
+        let mut bytes = BEGINNING_BYTES;
+        loop {
+            self.read_some(disk, offset, bytes, into)?;
+            let Some(head) = SharedHead::decode_unsummed(&self.base, into) else { return Ok(None) };
+            let needed = head.payload_at() + head.payload_bytes.min(payload_bytes);
+            if bytes >= needed {
+                let head = SharedHead::decode(&self.base, into);
+                return Ok(head.filter(|head| offset + head.entry_bytes() as u64 <= self.bytes));
+            }
+            bytes = needed;
+        }
+    }
+
+    /// The bytes at an offset, at most so many, as far as they are in one block: in place, or a part of them read into `into`.
+    pub(crate) fn piece<'s>(
+        &'s self,
+        disk: &mut impl Disk,
+        offset: u64,
+        bytes: usize,
+        into: &'s mut Vec<u8>,
+    ) -> DiskResult<&'s [u8]> {
+        let bytes = bytes.min(LOG_BLOCK_BYTES - offset as usize % LOG_BLOCK_BYTES);
+        if let Some(found) = self.in_memory(offset, bytes) {
+            return Ok(found);
+        }
+        self.read(disk, offset, bytes.min(READ_PIECE_BYTES), into)?;
+        Ok(into)
     }
 
     /// Reads bytes into `into`, from memory where possible.
