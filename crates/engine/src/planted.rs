@@ -34,8 +34,6 @@ pub enum Bug {
     CutRemovalCounted,
     /// Compaction does not change the place of an entry that a list, a chunk or an older version names.
     PartPlaceNotMoved,
-    /// The copy of a committed entry of an atomic batch waits for the rest of the batch.
-    CopyStaysJoined,
     /// A removal counts as dead once it is committed.
     RemovalCountedDead,
     /// Recovery takes the newest copy of an entry, though it may be a removal in place of contents.
@@ -48,8 +46,6 @@ pub enum Bug {
     KeptCountedDead,
     /// Recovery does not count what the index refers to.
     RecoveredNotCounted,
-    /// The slot of a segment that is gone is used again while a section has locations in it.
-    SlotReusedEarly,
     /// A checkpoint has no state of the upper layer.
     CheckpointStateLeftOut,
     /// A list is loaded from a checkpoint with the values that were trimmed off its first part.
@@ -167,15 +163,13 @@ impl Bug {
     ];
 
     /// Bugs of stores over a shared log, which random histories of one engine find.
-    pub const OF_STORES_OVER_SHARED_LOGS: [Bug; 19] = [
+    pub const OF_STORES_OVER_SHARED_LOGS: [Bug; 17] = [
         Bug::NewestCopyCounts,
         Bug::ReplacedContentsCopied,
         Bug::CommitsNotMarked,
-        Bug::CopyStaysJoined,
         Bug::RemovalCountedDead,
         Bug::KeptCountedDead,
         Bug::RecoveredNotCounted,
-        Bug::SlotReusedEarly,
         Bug::PartPlaceNotMoved,
         Bug::UncoveredEntryCompacted,
         Bug::VictimFreedEarly,

@@ -97,8 +97,6 @@ pub(super) struct Reclaim {
     awaited_room: AwaitedRoom,
     /// See [`crate::EngineOptions::check_after_bytes`].
     check_after_bytes: u64,
-    /// Dead space of a shared log is given back whatever is written.
-    pub(super) is_log_pressed: bool,
 }
 
 /// The room that entries wait for. Times are the owner's, in milliseconds.
@@ -190,7 +188,6 @@ impl Reclaim {
             pressed: BTreeSet::new(),
             awaited_room: AwaitedRoom::default(),
             check_after_bytes,
-            is_log_pressed: false,
         }
     }
 
@@ -238,8 +235,7 @@ impl Reclaim {
         !(self.due.is_empty()
             && self.to_compact.is_empty()
             && self.compacting.is_empty()
-            && self.pressed.is_empty()
-            && !self.is_log_pressed)
+            && self.pressed.is_empty())
     }
 
     /// Sets what a shared log has: bytes, and the dead bytes and removals among them, and those on the disk.
@@ -323,9 +319,11 @@ impl<D: Disk> Engine<D> {
     fn expect_room(&mut self, now_ms: u64) {
         let is_short = self.is_short_of_space();
         let partitions = self.partitions.len();
+        let is_log_pressed = self.io.logs.shared().is_some_and(|shared| shared.compaction.is_pressed());
         let reclaim = &mut self.maintenance.reclaim;
         reclaim.awaited_room.is_first_look &= is_short && reclaim.collect_next < partitions;
-        let gives_back = is_short && (reclaim.awaited_room.is_first_look || reclaim.has_work());
+        let has_work = reclaim.awaited_room.is_first_look || reclaim.has_work() || is_log_pressed;
+        let gives_back = is_short && has_work;
         let expects_room = reclaim.awaited_room.is_expected(now_ms, gives_back);
         let may_expect_room = !is_short && reclaim.wasted_on_disk_bytes > 0;
         self.io.space.set_expects_room(expects_room, may_expect_room);
@@ -406,8 +404,12 @@ impl<D: Disk> Engine<D> {
         let most = if self.is_above_bound() { LOG_STEPS_ABOVE_BOUND_MAX } else { LOG_STEPS_PER_CALL_MAX };
         let steps = (1 + 2 * written_bytes / STEP_READ_BYTES as u64).min(most);
         let has_more = self.step_shared_compaction(steps)?;
-        let reclaim = &mut self.maintenance.reclaim;
-        reclaim.is_log_pressed &= has_more || !reclaim.pressed.is_empty();
+        if !has_more
+            && self.maintenance.reclaim.pressed.is_empty()
+            && let Some(shared) = self.io.logs.shared_mut()
+        {
+            shared.compaction.press(false);
+        }
         self.evict();
         Ok(has_more)
     }

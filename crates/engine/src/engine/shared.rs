@@ -196,7 +196,8 @@ impl<D: Disk> Engine<D> {
 
     /// Frees and copies what is due of the log. Returns whether there is more to do at once.
     pub(super) fn step_shared_compaction(&mut self, steps: u64) -> EngineResult<bool> {
-        let is_pressed = self.io.memory.is_over() || self.maintenance.reclaim.is_log_pressed;
+        let is_pressed = self.io.logs.shared().is_some_and(|shared| shared.compaction.is_pressed());
+        let is_pressed = is_pressed || self.io.memory.is_over();
         let free_bytes = if is_pressed { 0 } else { self.io.space.free_bytes() };
         let mut has_more = true;
         for _ in 0..steps {
@@ -204,7 +205,7 @@ impl<D: Disk> Engine<D> {
             let Some(shared) = io.logs.shared_mut().filter(|shared| !shared.log.has_stopped()) else {
                 return Ok(false);
             };
-            if maintenance.round.is_between_sections() || is_planted(Bug::SlotReusedEarly) {
+            if maintenance.round.is_between_sections() {
                 shared.segments.reuse_released();
             }
             if !shared.segments.has_room() {
@@ -243,6 +244,12 @@ impl<D: Disk> Engine<D> {
         Ok(has_more)
     }
 
+    fn press_compaction(&mut self, is_pressed: bool) {
+        if let Some(shared) = self.io.logs.shared_mut() {
+            shared.compaction.press(is_pressed);
+        }
+    }
+
     /// Counts what is dead in the log.
     pub(super) fn look_at_shared_log(&mut self) {
         let Some(shared) = self.io.logs.shared() else { return };
@@ -268,7 +275,7 @@ impl<D: Disk> Engine<D> {
                 pressed.insert(handle);
             }
         }
-        maintenance.reclaim.is_log_pressed = is_short;
+        shared.compaction.press(is_short);
         maintenance.reclaim.press_only(pressed.clone());
         if begins_alone {
             pressed.into_iter().for_each(|handle| self.checkpoint_later(handle));
@@ -326,9 +333,9 @@ impl<D: Disk> Engine<D> {
             while self.step_round(true)? {}
         }
         loop {
-            self.maintenance.reclaim.is_log_pressed = true;
+            self.press_compaction(true);
             let has_more = self.step_shared_compaction(COMPACTION_STEPS_AT_ONCE)?;
-            self.maintenance.reclaim.is_log_pressed = false;
+            self.press_compaction(false);
             let (logs, mut resources) = self.io.split_resources();
             let Some(shared) = logs.shared_mut() else { return Ok(()) };
             let is_flushing = shared.log.is_flushing();

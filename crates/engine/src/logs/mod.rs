@@ -32,6 +32,7 @@ pub(crate) use view::LogView;
 
 mod entry_use;
 mod handle_table;
+mod part_sizes;
 mod segment_slots;
 pub(crate) mod shared;
 mod shared_view;

@@ -1,8 +1,8 @@
 //! The shared log of an instance as stores and engine use it: partitions by handle, segments by slot, the account of memory.
 
 use super::RelocatedPlace;
-use super::entry_use::PartSizes;
 use super::handle_table::HandleTable;
+use super::part_sizes::PartSizes;
 use super::segment_slots::SegmentSlots;
 use crate::PartitionId;
 use crate::disk::Disk;

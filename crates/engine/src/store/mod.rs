@@ -6,6 +6,8 @@
 //!              cut_after                  checkpoint, compaction
 //! ```
 
+use std::collections::BTreeMap;
+
 use zerohop_base::invariant::{BrokenInvariant, CheckTurn};
 
 use crate::disk::Disk;
@@ -17,6 +19,7 @@ use crate::journal::JournalOwner;
 use crate::limits::{ADMITTED_MARK_BYTES_MAX, KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
 use crate::log::chunk_head::ChunkHead;
 use crate::log::entry::{EntryKind, EntryMeta, FLAG_CHUNK, FLAG_LIST, HEAD_BYTES, split_trailer, u32_at};
+use crate::log::segment::Segment;
 use crate::log::shared::live_bytes::EntryUse;
 use crate::log::{AppendedPlace, StoreFacts};
 use crate::logs::{CountedEntry, LogView};
@@ -38,7 +41,6 @@ mod checkpoint_payload;
 pub(crate) mod chunk;
 pub(crate) mod compact;
 pub(crate) mod compaction_policy;
-mod copy;
 pub(crate) mod entry_use;
 mod read;
 pub(crate) mod record;
@@ -507,6 +509,41 @@ impl PartitionStore {
             self.stopped = Some(error.to_string().into_boxed_str());
         }
         error
+    }
+
+    /// The same records, log and versions over copies of the segments. No running work may redirect locations
+    /// into segments that are no longer in the log. `state`: the upper layer's state, and the log index of
+    /// that state; without it, the payload of the checkpoint.
+    pub(crate) fn copy_for(
+        &self,
+        logs: &mut Logs,
+        (partition, handle): (PartitionId, u32),
+        folder: String,
+        segments: BTreeMap<u32, Segment>,
+        state: Option<(u64, &[u8])>,
+    ) -> PartitionStore {
+        assert!(!self.compaction.is_swapping(), "locations lead into the log");
+        let log = logs.separate(self.handle).copy_for((partition, handle), folder, segments);
+        let given = state.map(|(index, bytes)| Box::new((index, bytes.to_vec())));
+        let damage = self.damage.iter().map(|damage| Damage { partition, ..damage.clone() });
+        let mut copy = PartitionStore {
+            index: self.index.clone(),
+            chains: self.chains.clone(),
+            versions: self.versions.clone(),
+            places: self.places.clone(),
+            horizon: self.horizon,
+            recent: self.recent.clone(),
+            commit: self.commit,
+            has_state_in_log: self.has_state_in_log,
+            incoming: self.incoming,
+            damage: damage.collect(),
+            recovered_extra: given.or_else(|| self.recovered_extra.clone()),
+            dead_since_check: self.dead_since_check,
+            ..PartitionStore::new(handle, StoreIdentity { partition, ..self.id }, self.durability)
+        };
+        logs.add_separate(log);
+        copy.checkpoints.tail_bytes = self.checkpoints.tail_bytes;
+        copy
     }
 
     /// Memory that it uses beside log blocks, in bytes.

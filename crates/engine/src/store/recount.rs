@@ -114,7 +114,10 @@ fn recount_shared<D: Disk>(
     let Some(slot) = shared.slot(store.handle).filter(|_| shared.has_settled()) else { return Ok(counts) };
     for number in log.segments() {
         let Some(segment) = log.segment(number) else { continue };
-        let Some(counted) = segment.counted(slot) else { continue };
+        if !segment.is_counted() {
+            continue;
+        }
+        let counted = segment.uses.of_slot(slot.number() as u32);
         let (mut owned, mut used, mut removals) = (0, 0, 0);
         let from = format::FIRST_ENTRY_AT as u64;
         segment.read(disk, from, segment.complete_bytes().saturating_sub(from) as usize, &mut bytes)?;
@@ -139,7 +142,7 @@ fn recount_shared<D: Disk>(
                 Some(EntryUse::Removal) | None => {}
             }
         }
-        let has_all = segment.state.are_removals_counted && !shared.compaction.has_taken(number);
+        let has_all = segment.state.are_removals_counted && !shared.compaction.is_emptying(number);
         let counts_too_few = has_all && counted.removals < removals;
         counts.push(SegmentRecount {
             first_index: number,

@@ -11,7 +11,7 @@ const LOG: LogId = LogId([7; 16]);
 /// Bytes of a value.
 const VALUE: usize = 1_000;
 
-struct Store {
+struct SharedStore {
     disk: SimulatedDisk,
     engine: Engine<SimulatedDisk>,
     now_ms: u64,
@@ -19,8 +19,8 @@ struct Store {
     timestamp: u64,
 }
 
-impl Store {
-    fn open(disk: SimulatedDisk) -> Store {
+impl SharedStore {
+    fn open(disk: SimulatedDisk) -> SharedStore {
         let options = EngineOptions {
             shared_log: Some(LOG),
             segment_bytes: 64 << 10,
@@ -33,7 +33,7 @@ impl Store {
         let (mut engine, report) = Engine::open(disk.clone(), options).expect("opens");
         assert_eq!(report.damage().next(), None);
         engine.commit_all().expect("commits");
-        Store { disk, engine, now_ms: 0, timestamp: 0 }
+        SharedStore { disk, engine, now_ms: 0, timestamp: 0 }
     }
 
     fn partition(&mut self, id: u64, durability: Durability) -> Handle {
@@ -73,7 +73,7 @@ impl Store {
 
 #[test]
 fn overwritten_partitions_give_their_space_back_while_they_are_written() {
-    let mut store = Store::open(SimulatedDisk::new(1));
+    let mut store = SharedStore::open(SimulatedDisk::new(1));
     let parts: Vec<Handle> = (1..=4).map(|id| store.partition(id, Durability::Interval { ms: 5 })).collect();
     // One partition is written once, between the others.
     let quiet = store.partition(9, Durability::Interval { ms: 5 });
@@ -98,7 +98,7 @@ fn overwritten_partitions_give_their_space_back_while_they_are_written() {
 
 #[test]
 fn memory_partition_gives_its_space_back() {
-    let mut store = Store::open(SimulatedDisk::new(1));
+    let mut store = SharedStore::open(SimulatedDisk::new(1));
     let p = store.partition(1, Durability::Memory);
     for round in 0..60 {
         (0..200).for_each(|key| store.put(p, key, round));
@@ -120,7 +120,7 @@ fn memory_partition_gives_its_space_back() {
 fn space_of_earlier_starts_is_given_back_too() {
     let disk = SimulatedDisk::new(1);
     for start in 0..6 {
-        let mut store = Store::open(disk.clone());
+        let mut store = SharedStore::open(disk.clone());
         let p = store.partition(1, Durability::Interval { ms: 5 });
         if start > 0 {
             store.check(p, 0..300, start - 1);
@@ -143,7 +143,7 @@ fn space_of_earlier_starts_is_given_back_too() {
 #[test]
 fn queue_that_is_trimmed_keeps_no_more_than_it_has() {
     let disk = SimulatedDisk::new(1);
-    let mut store = Store::open(disk.clone());
+    let mut store = SharedStore::open(disk.clone());
     let p = store.partition(1, Durability::Interval { ms: 5 });
     let value = [&1u32.to_le_bytes()[..], &[7; 200]].concat();
     for n in 0..6_000u64 {
@@ -173,7 +173,7 @@ fn queue_that_is_trimmed_keeps_no_more_than_it_has() {
     assert!(bytes < 400 << 10, "{bytes} bytes of files for 50 KiB of lists");
     drop(store.engine);
     disk.crash();
-    let mut store = Store::open(disk);
+    let mut store = SharedStore::open(disk);
     let p = store.partition(1, Durability::Interval { ms: 5 });
     for list in 0..20 {
         let left = store.engine.lookup_assembled(p, format!("list {list}").as_bytes()).expect("reads");

@@ -17,7 +17,7 @@ use super::live_bytes::LiveBytes;
 use super::rounds::LogRounds;
 use super::segment::SharedSegment;
 use super::streams::{LogSlot, SharedLog};
-use super::victims::{HoldRow, SlotOwners, Victim, choose, entry_bytes, has_hold, victims};
+use super::victims::{HoldRow, SlotOwners, Victim, choose, has_hold, victims};
 use crate::disk::Disk;
 use crate::disk::crash_point::CrashPoint;
 use crate::error::EngineResult;
@@ -38,6 +38,8 @@ pub struct LogCompaction {
     holds: Vec<HoldRow>,
     next_hold: u64,
     pace: CompactionRate,
+    /// See [`LogCompaction::press`].
+    is_pressed: bool,
     /// The bytes of a step.
     bytes: Vec<u8>,
 }
@@ -141,7 +143,7 @@ impl LogCompaction {
     }
 
     /// Whether entries of a segment are being moved, or all have been.
-    pub(crate) fn has_taken(&self, segment: u64) -> bool {
+    pub(crate) fn is_emptying(&self, segment: u64) -> bool {
         self.waiting.iter().any(|victim| victim.segment == segment)
             || self.walk.as_ref().is_some_and(|walk| walk.segment == segment)
     }
@@ -169,6 +171,16 @@ impl LogCompaction {
         self.freeable(log).is_some()
             || self.pace.has_empty
             || may_read && (self.walk.is_some() || self.pace.has_victim)
+    }
+
+    /// Whether the owner has all dead space given back, whatever is written and however little of a segment is dead.
+    pub(crate) fn press(&mut self, is_pressed: bool) {
+        self.is_pressed = is_pressed;
+    }
+
+    /// See [`LogCompaction::press`].
+    pub(crate) fn is_pressed(&self) -> bool {
+        self.is_pressed
     }
 
     /// All that is dead enough may be read, however little is appended.
@@ -285,7 +297,7 @@ impl LogCompaction {
     }
 
     fn victims(&self, log: &SharedLog, rounds: &LogRounds) -> Vec<Victim> {
-        victims(log, rounds, &self.holds, |segment| self.has_taken(segment))
+        victims(log, rounds, &self.holds, |segment| self.is_emptying(segment))
     }
 
     /// A victim whose entries are where they survive a crash, and which has no reader.
@@ -348,7 +360,7 @@ pub fn figures(log: &SharedLog) -> CompactionFigures {
     let mut figures = CompactionFigures { spares: log.spare_count() as u64, ..CompactionFigures::default() };
     for segment in log.segments().into_iter().filter_map(|number| log.segment(number)) {
         let stream = &mut figures.streams[segment.header.stream as usize];
-        let (used, total) = (segment.uses.sums(), entry_bytes(segment));
+        let (used, total) = (segment.uses.sums(), segment.entry_bytes());
         let dead = total.saturating_sub(used.sum());
         stream.used.live += used.live;
         stream.used.kept += used.kept;

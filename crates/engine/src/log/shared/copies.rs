@@ -38,7 +38,8 @@ impl LongCopy {
         let stream = log.stream_of_copies(slot);
         LongCopy::abort(log);
         let number = log.number(slot);
-        let mut head = log.head_of_copy(slot, original, entry_use);
+        let is_kept = entry_use == EntryUse::Kept;
+        let mut head = SharedHead { partition: number, back: 0, is_kept, ..*original };
         log.ensure_open(stream, Some(head.timestamp), head.entry_bytes());
         let Some(open) = &mut log.open[stream as usize] else { return Ok(None) };
         let at = place_for(open.bytes, head.entry_bytes(), head.payload_bytes) as u32;

@@ -147,6 +147,17 @@ impl SegmentUse {
         live.chain(others).filter(|(_, counted)| counted.sum() > 0)
     }
 
+    /// What is counted of a slot.
+    pub(crate) fn of_slot(&self, slot: u32) -> LiveBytes {
+        self.slots().filter(|(counted, _)| *counted == slot).fold(LiveBytes::default(), |sum, (_, more)| {
+            LiveBytes {
+                live: sum.live + more.live,
+                kept: sum.kept + more.kept,
+                removals: sum.removals + more.removals,
+            }
+        })
+    }
+
     /// An entry was copied into the segment when its partition had this commit index.
     pub(crate) fn judge(&mut self, slot: u32, commit: u64) {
         let judged = &mut self.others.entry(slot).or_default().judged;

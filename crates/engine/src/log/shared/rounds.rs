@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::contents::LogContents;
 use super::creations::Ancestor;
-use super::format::{FIRST_ENTRY_AT, HEADER_BYTES, LogPartition, LogStream};
-use super::local::MarkRow;
+use super::format::{FIRST_ENTRY_AT, HEADER_BYTES, LogPartition, LogStream, SharedHead, SharedKind};
+use super::local::{LogFooter, MarkRow};
 use super::round::{RoundDirectory, RoundHeader, SectionRow, encode_round_trailer};
 use super::segment::SharedSegment;
 use super::streams::{LogPlace, LogSlot, SharedLog};
-use super::victims::{dead_bytes, entry_bytes};
 use crate::disk::crash_point::CrashPoint;
 use crate::disk::{Disk, DiskError, FileId, OpenMode, SyncTicket};
 use crate::error::{EngineError, EngineResult};
 use crate::log::entry::crc;
+use crate::log::header::{TRAILER_BYTES, decode_trailer};
 use crate::planted::{Bug, is_planted};
 
 /// Sections are issued to the file in pieces of this length.
@@ -406,7 +406,7 @@ impl LogRounds {
         }
         let mut blocking = Vec::new();
         for segment in log.sealed.values().filter(|segment| segment.is_settled()) {
-            let (dead, total) = (dead_bytes(segment), entry_bytes(segment));
+            let (dead, total) = (segment.dead_bytes(), segment.entry_bytes());
             if dead == 0 || !any_dead && 4 * dead < total {
                 continue;
             }
@@ -463,7 +463,7 @@ impl LogRounds {
 pub fn learn_runs(log: &mut SharedLog, disk: &mut impl Disk) -> EngineResult<bool> {
     let unknown = log.sealed.values_mut().find(|segment| !segment.state.are_runs_known);
     let Some(segment) = unknown else { return Ok(false) };
-    segment.runs = match segment.read_footer(disk)? {
+    segment.runs = match read_footer(segment, disk)? {
         Some(footer) => footer.runs,
         None => {
             let (from, mut bytes) = (FIRST_ENTRY_AT as u64, Vec::new());
@@ -473,6 +473,25 @@ pub fn learn_runs(log: &mut SharedLog, disk: &mut impl Disk) -> EngineResult<boo
     };
     segment.state.are_runs_known = true;
     Ok(true)
+}
+
+/// The footer, if the segment ends with one that is as it was written.
+fn read_footer(segment: &SharedSegment, disk: &mut impl Disk) -> EngineResult<Option<LogFooter>> {
+    let mut bytes = Vec::new();
+    let Some(trailer_at) = segment.bytes.checked_sub(TRAILER_BYTES as u64) else { return Ok(None) };
+    segment.read(disk, trailer_at, TRAILER_BYTES, &mut bytes)?;
+    let Some((at, length)) = decode_trailer(segment.base.salt, &bytes) else { return Ok(None) };
+    if u64::from(at) + u64::from(length) != trailer_at {
+        return Ok(None);
+    }
+    segment.read(disk, at.into(), length as usize, &mut bytes)?;
+    let head = SharedHead::decode(&segment.base, &bytes).filter(|head| head.kind == SharedKind::Footer);
+    let payload = head.and_then(|head| {
+        let payload = bytes.get(head.payload_at()..head.entry_bytes())?;
+        (crc(payload) == head.payload_crc).then_some(payload)
+    });
+    let footer = payload.and_then(LogFooter::decode);
+    Ok(footer.filter(|footer| footer.header.number == segment.header.number))
 }
 
 /// The sections of a partition that count, the newest first.

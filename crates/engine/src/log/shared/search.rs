@@ -11,14 +11,43 @@
 use std::cmp::Reverse;
 
 use super::creations::Ancestor;
-use super::format::{FIRST_ENTRY_AT, LogPlace, SharedHead, SharedKind};
+use super::format::{FIRST_ENTRY_AT, HEAD_BYTES, LogPlace, SharedHead, SharedKind};
 use super::scan::{LogItem, items};
 use super::segment::SharedSegment;
 use super::streams::{LogSlot, SharedLog};
+use crate::PartitionId;
 use crate::disk::Disk;
-use crate::error::EngineResult;
+use crate::error::{EngineError, EngineResult};
+use crate::log::entry::crc;
 
 impl SharedLog {
+    /// Reads an entry, into `into`, and returns its head. The key follows the head there, then comes the payload.
+    ///
+    /// # Errors
+    /// [`EngineError::Corrupt`]; [`EngineError::Disk`].
+    pub fn read(
+        &self,
+        disk: &mut impl Disk,
+        place: LogPlace,
+        into: &mut Vec<u8>,
+    ) -> EngineResult<SharedHead> {
+        let corrupt = || EngineError::Corrupt {
+            partition: PartitionId::default(),
+            place: format!("segment {}, offset {}", place.segment, place.offset),
+        };
+        let segment = self.segment(place.segment).ok_or_else(corrupt)?;
+        let at = u64::from(place.offset);
+        segment.read(disk, at, HEAD_BYTES, into)?;
+        let head = SharedHead::decode_unsummed(&segment.base, into).ok_or_else(corrupt)?;
+        if at + head.entry_bytes() as u64 > segment.bytes {
+            return Err(corrupt());
+        }
+        segment.read(disk, at, head.entry_bytes(), into)?;
+        let head = SharedHead::decode(&segment.base, into).ok_or_else(corrupt)?;
+        let is_good = crc(&into[head.payload_at()..]) == head.payload_crc;
+        if is_good { Ok(head) } else { Err(corrupt()) }
+    }
+
     /// Whether a partition owns an entry.
     pub(crate) fn owns(&self, slot: LogSlot, head: &SharedHead) -> bool {
         let mut lineage = self.creations.lineage_of(self.number(slot));

@@ -12,12 +12,11 @@ use super::format::{
     FIRST_ENTRY_AT, HEAD_BYTES, HEADER_BYTES, HeadBase, LOG_BLOCK_BYTES, LogStream, SEGMENT_NUMBER_END,
     SharedHead, SharedHeader, SharedKind, head_sum, is_long, place_for,
 };
-use super::live_bytes::{LiveBytes, SegmentUse};
+use super::live_bytes::SegmentUse;
 use super::local::{LogFooter, RunRow};
-use super::streams::LogSlot;
 use crate::disk::{Disk, DiskError, DiskResult, FileId, OpenMode, SyncTicket};
 use crate::log::entry::crc;
-use crate::log::header::{TRAILER_BYTES, decode_trailer, encode_trailer};
+use crate::log::header::encode_trailer;
 
 /// The first block of a segment begins with so much memory: an idle instance costs little.
 const FIRST_BLOCK_BYTES: usize = 64 << 10;
@@ -265,36 +264,22 @@ impl SharedSegment {
         self.is_sealed = true;
     }
 
-    /// What is counted of a slot; `None` if it is not known.
-    pub(crate) fn counted(&self, slot: LogSlot) -> Option<LiveBytes> {
-        let is_known = self.state.is_counted && !self.state.has_failed && !self.state.is_damaged;
-        is_known.then(|| {
-            let of_it = self.uses.slots().filter(|(counted, _)| LogSlot(*counted) == slot);
-            of_it.fold(LiveBytes::default(), |sum, (_, more)| LiveBytes {
-                live: sum.live + more.live,
-                kept: sum.kept + more.kept,
-                removals: sum.removals + more.removals,
-            })
-        })
+    /// Whether what is counted of it is all that is used.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.state.is_counted && !self.state.has_failed && !self.state.is_damaged
     }
 
-    /// The footer, if the segment ends with one that is as it was written.
-    pub(crate) fn read_footer(&self, disk: &mut impl Disk) -> DiskResult<Option<LogFooter>> {
-        let mut bytes = Vec::new();
-        let Some(trailer_at) = self.bytes.checked_sub(TRAILER_BYTES as u64) else { return Ok(None) };
-        self.read(disk, trailer_at, TRAILER_BYTES, &mut bytes)?;
-        let Some((at, length)) = decode_trailer(self.base.salt, &bytes) else { return Ok(None) };
-        if u64::from(at) + u64::from(length) != trailer_at {
-            return Ok(None);
+    /// The bytes of its entries.
+    pub(crate) fn entry_bytes(&self) -> u64 {
+        match self.state.are_runs_known {
+            true => self.runs.iter().map(|run| u64::from(run.bytes)).sum(),
+            false => self.bytes,
         }
-        self.read(disk, at.into(), length as usize, &mut bytes)?;
-        let head = SharedHead::decode(&self.base, &bytes).filter(|head| head.kind == SharedKind::Footer);
-        let payload = head.and_then(|head| {
-            let payload = bytes.get(head.payload_at()..head.entry_bytes())?;
-            (crc(payload) == head.payload_crc).then_some(payload)
-        });
-        let footer = payload.and_then(LogFooter::decode);
-        Ok(footer.filter(|footer| footer.header.number == self.header.number))
+    }
+
+    /// The bytes of its dead entries.
+    pub(crate) fn dead_bytes(&self) -> u64 {
+        self.entry_bytes().saturating_sub(self.uses.sums().sum())
     }
 
     /// Fills what lies before the place of the next entry.

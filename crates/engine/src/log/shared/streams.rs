@@ -7,8 +7,8 @@ use super::failed_files::FailedFiles;
 use super::flushes::Flushes;
 pub use super::format::LogPlace;
 use super::format::{
-    FIRST_ENTRY_AT, HEAD_BYTES, LOG_INDEX_END, LogId, LogPartition, LogStream, SharedHead, SharedHeader,
-    SharedKind, is_long,
+    FIRST_ENTRY_AT, LOG_INDEX_END, LogId, LogPartition, LogStream, SharedHead, SharedHeader, SharedKind,
+    is_long,
 };
 use super::live_bytes::EntryUse;
 use super::local::{LogFooter, RunRow, StreamEnd, VoidRange};
@@ -20,7 +20,7 @@ use crate::PartitionId;
 use crate::disk::{Disk, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::limits::{KEY_BYTES_MAX, PAYLOAD_BYTES_MAX};
-use crate::log::entry::{EntryKind, EntryMeta, FLAG_JOINED, TIMESTAMP_RANGE, crc, crc_of_pieces};
+use crate::log::entry::{EntryKind, EntryMeta, TIMESTAMP_RANGE, crc, crc_of_pieces};
 use crate::planted::{Bug, is_planted};
 
 /// Spares beyond the reserve stay too: the next segments are written into them.
@@ -232,8 +232,9 @@ impl SharedLog {
         debug_assert!(crc(payload) == original.payload_crc, "the payload is checked before it is copied");
         let stream = self.stream_of_copies(slot);
         self.open[stream as usize].iter_mut().for_each(|open| open.abort_entry());
-        let head = self.head_of_copy(slot, original, entry_use);
-        let commit = self.tail(slot).commit;
+        let is_kept = entry_use == EntryUse::Kept;
+        let (partition, commit) = (self.tail(slot).number, self.tail(slot).commit);
+        let head = SharedHead { partition, back: 0, is_kept, ..*original };
         let place = self.push(slot, stream, head, key, [payload]);
         if let Some(open) = &mut self.open[stream as usize] {
             let entry = (head.index, head.entry_bytes() as u32);
@@ -258,52 +259,6 @@ impl SharedLog {
         let kind = SharedKind::Replicated(EntryKind::Remove);
         let removal = SharedHead { kind, flags: 0, payload_bytes: 0, payload_crc: crc(&[]), ..*original };
         self.append_copy(slot, &removal, key, &[], EntryUse::Removal)
-    }
-
-    /// The head of the copy of an entry. Of an atomic batch that is committed, some entries may be dead by now.
-    pub(super) fn head_of_copy(
-        &self,
-        slot: LogSlot,
-        original: &SharedHead,
-        entry_use: EntryUse,
-    ) -> SharedHead {
-        let tail = self.tail(slot);
-        let is_committed = original.index <= tail.commit.max(tail.covered);
-        let joined = if is_committed && !is_planted(Bug::CopyStaysJoined) { FLAG_JOINED } else { 0 };
-        SharedHead {
-            partition: tail.number,
-            flags: original.flags & !joined,
-            back: 0,
-            is_kept: entry_use == EntryUse::Kept,
-            ..*original
-        }
-    }
-
-    /// Reads an entry, into `into`, and returns its head. The key follows the head there, then comes the payload.
-    ///
-    /// # Errors
-    /// [`EngineError::Corrupt`]; [`EngineError::Disk`].
-    pub fn read(
-        &self,
-        disk: &mut impl Disk,
-        place: LogPlace,
-        into: &mut Vec<u8>,
-    ) -> EngineResult<SharedHead> {
-        let corrupt = || EngineError::Corrupt {
-            partition: PartitionId::default(),
-            place: format!("segment {}, offset {}", place.segment, place.offset),
-        };
-        let segment = self.segment(place.segment).ok_or_else(corrupt)?;
-        let at = u64::from(place.offset);
-        segment.read(disk, at, HEAD_BYTES, into)?;
-        let head = SharedHead::decode_unsummed(&segment.base, into).ok_or_else(corrupt)?;
-        if at + head.entry_bytes() as u64 > segment.bytes {
-            return Err(corrupt());
-        }
-        segment.read(disk, at, head.entry_bytes(), into)?;
-        let head = SharedHead::decode(&segment.base, into).ok_or_else(corrupt)?;
-        let is_good = crc(&into[head.payload_at()..]) == head.payload_crc;
-        if is_good { Ok(head) } else { Err(corrupt()) }
     }
 
     /// Ends the open segment of a stream: its next entry begins a new one.

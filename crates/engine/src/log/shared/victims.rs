@@ -146,20 +146,6 @@ impl Victim {
     }
 }
 
-/// The bytes of the entries of a segment.
-pub(super) fn entry_bytes(segment: &SharedSegment) -> u64 {
-    if segment.state.are_runs_known {
-        segment.runs.iter().map(|run| u64::from(run.bytes)).sum()
-    } else {
-        segment.bytes
-    }
-}
-
-/// The bytes of the dead entries of a segment.
-pub(super) fn dead_bytes(segment: &SharedSegment) -> u64 {
-    entry_bytes(segment).saturating_sub(segment.uses.sums().sum())
-}
-
 /// All segments that compaction may take, in the order of their numbers; with any share of dead bytes.
 pub(super) fn victims(
     log: &SharedLog,
@@ -182,7 +168,7 @@ pub(super) fn victims(
         if busy(number) || !segment.state.is_counted || has_hold(segment, &owners, holds) {
             continue;
         }
-        let (total, LiveBytes { live, kept, .. }) = (entry_bytes(segment), segment.uses.sums());
+        let (total, LiveBytes { live, kept, .. }) = (segment.entry_bytes(), segment.uses.sums());
         let (mut stay, mut obstacle) = (0, None);
         for (slot, bytes, last) in segment.uses.removals() {
             if !obstacles.may_go(log, LogSlot(slot), last, number) {

@@ -52,15 +52,8 @@ impl RebuiltLog {
             newest.retain(|_, index| !log[*index as usize - 1].is_removal);
             newest == self.index_at(end)
         };
-        // Copies of committed entries do not wait for the rest of their unit.
-        let is_it = |index: u64, entry: &LoggedEntry| {
-            let alone = |entry: &LoggedEntry| LoggedEntry { is_joined: false, ..*entry };
-            let logged = log.get(index as usize - 1);
-            logged == Some(entry)
-                || index <= commit.max(self.floor) && !entry.is_joined && logged.map(alone) == Some(*entry)
-        };
         log.len() as u64 == self.last
-            && self.entries.iter().all(|(index, (entry, _))| is_it(*index, entry))
+            && self.entries.iter().all(|(index, (entry, _))| log.get(*index as usize - 1) == Some(entry))
             && (self.floor + 1..=self.last).all(|index| self.entries.contains_key(&index))
             // The model may have begun another life of the partition, and committed nothing of it.
             && (commit < self.commit || is_index(commit.min(self.last)))
@@ -257,11 +250,6 @@ impl LogWorld {
             for (at, expected) in state.iter().enumerate() {
                 let index = at as u64 + 1;
                 match entries.get(&index) {
-                    // Copies of committed entries do not wait for the rest of their unit.
-                    Some(entry) if !entry.is_joined && index <= partition.commit => {
-                        let expected = LoggedEntry { is_joined: false, ..*expected };
-                        assert_eq!(*entry, expected, "{id:?} {index} is another entry");
-                    }
                     Some(entry) => assert_eq!(entry, expected, "{id:?} {index} is another entry"),
                     None if is_strict && is_live(index) => {
                         lost += 1;
