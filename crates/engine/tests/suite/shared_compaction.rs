@@ -93,7 +93,8 @@ fn victim_with_corrupt_bytes_stays_and_the_rest_of_it_is_moved() {
         world.log.evict();
         let live = world.partitions.values().flat_map(|partition| partition.uses.values());
         let live: Vec<_> = live.filter(|used| used.entry_use == EntryUse::Live).copied().collect();
-        let hit = live[seed as usize % live.len()].place;
+        let Some(hit) = live.get(seed as usize % live.len().max(1)) else { continue };
+        let hit = hit.place;
         let path = format!("log/{:016x}.log", hit.segment);
         world.disk.corrupt_at(&path, u64::from(hit.offset) + seed % 43, 1).expect("is there");
         compact_all(&mut world).expect("the disk is sound");

@@ -186,6 +186,11 @@ impl SharedLog {
         row.map(|row| Creation { is_dropped: true, ..row })
     }
 
+    /// Whether a row may not survive a crash.
+    pub(super) fn has_fresh_creations(&self) -> bool {
+        self.marks.fresh.iter().any(|(_, begun)| *begun >= self.flushes.count.done)
+    }
+
     fn add_creations(&mut self, rows: Vec<Creation>, is_on_disk: bool) {
         rows.iter().for_each(|row| self.creations.add(*row));
         if is_on_disk && !rows.is_empty() {

@@ -211,10 +211,14 @@ impl LogRounds {
                 RoundStage::Log(flush) => {
                     let flush = *flush;
                     let is_durable = log.flushes.count.done >= flush || is_planted(Bug::UnfinishedRoundUsed);
-                    if is_durable || log.flush_done(disk, wait)? {
-                        self.write_directory(log, disk)?;
-                    } else {
+                    if !is_durable && !log.flush_done(disk, wait)? {
                         return Ok(RoundState::Running);
+                    }
+                    // A creation that the log may lose would be in this directory alone.
+                    if log.has_fresh_creations() && !is_planted(Bug::UnfinishedRoundUsed) {
+                        self.set_stage(RoundStage::Sections);
+                    } else {
+                        self.write_directory(log, disk)?;
                     }
                 }
                 RoundStage::File(ticket, _) => {
@@ -287,10 +291,12 @@ impl LogRounds {
             });
         }
         let owners = owners(log, &newest);
-        // What is still added to an open segment is newer than this directory.
+        // What is still added to an open segment is newer than this directory, and the end of one that is not settled may be lost:
+        // a later recovery must see it, even if no partition owns its entries.
         let mut tail = LogStream::ON_DISK.map(|stream| {
-            let open = log.open[stream as usize].as_ref().map_or(u64::MAX, |open| open.header.number);
-            first_uncovered(log, stream, &owners).min(open)
+            let is_its = |number: &&u64| log.segment(**number).is_some_and(|s| s.header.stream == stream);
+            let unsettled = log.unsettled.iter().filter(is_its).min();
+            first_uncovered(log, stream, &owners).min(unsettled.copied().unwrap_or(u64::MAX))
         });
         tail[LogStream::Cold as usize] = tail[LogStream::Cold as usize].min(cold);
         let is_there = |segment| log.segment(segment).is_some();
