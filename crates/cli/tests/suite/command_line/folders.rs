@@ -4,13 +4,13 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use rustix::process::{Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use zerohop_server::LocalCluster;
 
 use crate::support::folder;
 use crate::support::ports::ports;
-use crate::support::process::RunningProcess;
+use crate::support::process::{RunningProcess, pause};
 use crate::support::serving::{ServingProgram, code, output, pid, stderr, zerohop};
 use crate::support::wait_for;
 
@@ -323,14 +323,10 @@ fn copy_of_paused_cluster_is_refused() {
     original.ok(&["kv", "insert", "key", "value"]);
     copy(&data, &copied);
     let processes = original.ready["nodes"].as_array().unwrap().clone();
-    let signal = |signal| {
-        for process in &processes {
-            kill_process(pid(process["pid"].as_u64().unwrap()), signal).unwrap();
-        }
-    };
-    signal(Signal::STOP);
+    let processes: Vec<Pid> = processes.iter().map(|process| pid(process["pid"].as_u64().unwrap())).collect();
+    processes.iter().for_each(|process| pause(*process));
     let refused = output(up(&copied, three(), &[]), b"");
-    signal(Signal::CONT);
+    processes.iter().for_each(|process| kill_process(*process, Signal::CONT).unwrap());
     assert_eq!(code(&refused), 3, "{refused:?}");
     let error = stderr(&refused);
     let advice = format!("zerohop folder new-cluster {}", copied.display());
@@ -454,7 +450,8 @@ fn several_signals_at_once_stop_nodes_in_order() {
     let mut first = ServingProgram::start(up(&data, port, &["--nodes", "1"]));
     first.ok(&["kv", "insert", "key", "value"]);
     // All of them wait for it when it goes on.
-    for signal in [Signal::STOP, Signal::INT, Signal::TERM, Signal::HUP, Signal::CONT] {
+    pause(first.pid());
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::CONT] {
         kill_process(first.pid(), signal).unwrap();
     }
     assert_eq!(first.wait(), Some(0));

@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use rustix::process::{Signal, kill_process};
 
-use crate::support::process::RunningProcess;
+use crate::support::process::{RunningProcess, pause};
 use crate::support::serving::{ServingProgram, code, stderr, stdout, zerohop};
 use crate::support::{folder, wait_for};
 
@@ -135,7 +135,7 @@ fn interrupted_get_leaves_existing_file_and_no_part() {
             || files(folder.path()),
             |now| now.iter().any(|(_, size)| *size > 1 << 20),
         );
-        kill_process(copying.0.pid(), Signal::STOP).unwrap();
+        pause(copying.0.pid());
         assert!(files(folder.path()).iter().all(|(_, size)| *size < BLOB_BYTES), "it is complete");
         let output = copying.end_with(signal);
         assert_eq!(

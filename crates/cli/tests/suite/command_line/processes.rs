@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::ports::ports;
-use crate::support::process::RunningProcess;
+use crate::support::process::{RunningProcess, pause};
 use crate::support::serving::{ServingProgram, code, pid, stderr, stdout, wait_until_exited, zerohop};
 use crate::support::wait_for;
 
@@ -73,7 +73,7 @@ fn node_death_ends_local_cluster_with_an_error() {
 #[test]
 fn silent_cluster_is_reported_soon() {
     let cluster = ServingProgram::in_memory();
-    kill_process(cluster.node_pid(), Signal::STOP).unwrap();
+    pause(cluster.node_pid());
     let output = cluster.run(&["kv", "lookup", "k"]);
     kill_process(cluster.node_pid(), Signal::CONT).unwrap();
     assert_eq!(code(&output), 3, "{output:?}");
@@ -248,7 +248,7 @@ struct StoppedProcess(Pid);
 
 impl StoppedProcess {
     fn stop(process: Pid) -> StoppedProcess {
-        kill_process(process, Signal::STOP).unwrap();
+        pause(process);
         StoppedProcess(process)
     }
 }

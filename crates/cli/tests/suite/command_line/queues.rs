@@ -7,7 +7,7 @@ use rustix::process::{Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::cluster::nodes::metric;
-use crate::support::process::RunningProcess;
+use crate::support::process::{RunningProcess, pause};
 use crate::support::serving::{ServingProgram, code, output, stderr, stdout, zerohop};
 use crate::support::terminal::TerminalProgram;
 use crate::support::wait_for;
@@ -357,7 +357,7 @@ fn push_without_an_answer_says_so_in_one_sentence() {
     input.write_all(b"first\n").unwrap();
     let depth = || json(&cluster, &["stats", "jobs"])[0]["depth"].clone();
     wait_for("the first message is pushed", depth, |depth| *depth == 1);
-    kill_process(cluster.node_pid(), Signal::STOP).unwrap();
+    pause(cluster.node_pid());
     input.write_all(b"second\n").unwrap();
     let ended = pushing.output();
     kill_process(cluster.node_pid(), Signal::CONT).unwrap();

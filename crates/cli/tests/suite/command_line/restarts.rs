@@ -6,7 +6,7 @@ use std::process::Output;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::support::folder::TestFolder;
-use crate::support::process::RunningProcess;
+use crate::support::process::{RunningProcess, pause};
 use crate::support::serving::{ServingProgram, code, pid, stderr, wait_until_exited, zerohop};
 use crate::support::{report, wait_for};
 
@@ -45,7 +45,7 @@ impl LoggedCluster {
 
     /// Kills a node, and changes its folder before `up` can start it again.
     fn kill_and_change(&self, number: usize, change: impl FnOnce(&Path)) {
-        kill_process(self.up.pid(), Signal::STOP).unwrap();
+        pause(self.up.pid());
         kill_process(self.node(number), Signal::KILL).unwrap();
         // It is a zombie until `up` goes on.
         wait_for("its end", || report::is_alive(self.node(number)), |is_alive| !is_alive);
@@ -183,7 +183,7 @@ fn commands_say_that_up_is_about_to_start_the_node_again() {
     let file = default.join("restarting");
     wait_for("the file", || std::fs::read_to_string(&file).unwrap_or_default(), |text| text.ends_with('\n'));
     // The delay does not end while the commands run.
-    kill_process(cluster.up.pid(), Signal::STOP).unwrap();
+    pause(cluster.up.pid());
     let text = stderr(&run(&["kv", "lookup", "key"]));
     let says = "Node 1 has ended, and `zerohop up` is about to start it again";
     assert!(text.contains(says) && !text.contains("Start a cluster"), "{text}");
@@ -276,7 +276,7 @@ fn nodes_go_on_when_the_reader_of_their_log_has_ended() {
 fn stop_names_a_node_that_does_not_end_and_a_second_signal_kills_it() {
     let cluster = LoggedCluster::start(&["--nodes", "2"]);
     let (paused, other) = (cluster.node(2), cluster.node(1));
-    kill_process(paused, Signal::STOP).unwrap();
+    pause(paused);
     kill_process(cluster.up.pid(), Signal::INT).unwrap();
     let line = cluster.wait_for_line("still waiting for ");
     let number = paused.as_raw_nonzero();

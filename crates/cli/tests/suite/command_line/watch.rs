@@ -7,6 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::cluster::nodes::scrape;
+use crate::support::process::pause;
 use crate::support::serving::{ServingProgram, code, stderr, stdout, zerohop};
 use crate::support::wait_for;
 
@@ -269,7 +270,7 @@ fn watches_are_listed_with_how_far_they_are_behind() {
         || ["a", "b"].map(|prefix| listed(&cluster, prefix)),
         |found| *found == [whole; 2],
     );
-    kill_process(Pid::from_child(&stopped.process), Signal::STOP).unwrap();
+    pause(Pid::from_child(&stopped.process));
     for number in ["1", "2", "3"] {
         cluster.ok(&["kv", "insert", "a", number]);
         cluster.ok(&["kv", "insert", "b", number]);

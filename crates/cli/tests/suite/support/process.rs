@@ -85,6 +85,27 @@ impl Drop for RunningProcess {
     }
 }
 
+/// Stops a process with SIGSTOP, and waits until each of its threads has stopped.
+///
+/// The signal is sent before the threads see it: on a busy machine one of them could go on, and
+/// answer one more request.
+pub(crate) fn pause(process: Pid) {
+    kill_process(process, Signal::STOP).unwrap();
+    let tasks = format!("/proc/{}/task", process.as_raw_nonzero());
+    let running = || -> Vec<String> {
+        let tasks = std::fs::read_dir(&tasks).unwrap().map(|task| task.unwrap().path().join("stat"));
+        // A thread that has ended since has no file.
+        let states = tasks.filter_map(|stat| std::fs::read_to_string(stat).ok());
+        states.filter(|stat| !state_in(stat).is_some_and(|state| matches!(state, "T" | "t" | "Z"))).collect()
+    };
+    wait_for("all threads of the process stop", running, Vec::is_empty);
+}
+
+/// The state in a line of `/proc/PID/stat`: it follows the name, which may contain anything.
+fn state_in(stat: &str) -> Option<&str> {
+    stat.rsplit(')').next()?.split_whitespace().next()
+}
+
 /// A node.
 #[derive(Debug)]
 pub(crate) struct NodeProcess(RunningProcess);
@@ -120,7 +141,7 @@ impl NodeProcess {
 
     /// Stops it with SIGSTOP, or continues it.
     pub(crate) fn pause(&self, is_paused: bool) {
-        self.signal(if is_paused { Signal::STOP } else { Signal::CONT });
+        if is_paused { pause(self.0.pid()) } else { self.signal(Signal::CONT) }
     }
 
     /// Kills all running nodes at once, and then waits until each has ended.
