@@ -124,8 +124,11 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
     disk.reached(CrashPoint::RecoveryLogRead);
     let voids = contents.settle_voids();
     // A file that no mark names may never have been durable, whatever is there of it.
-    let proved = corrupt_sections.iter().filter(|row| row.round <= contents.checkpoint);
-    damage.extend(proved.map(|row| LogDamage::Section { number: row.number, round: row.round }));
+    let (proved, torn): (Vec<&SectionRow>, Vec<&SectionRow>) =
+        corrupt_sections.iter().partition(|row| row.round <= contents.checkpoint);
+    damage.extend(proved.iter().map(|row| LogDamage::Section { number: row.number, round: row.round }));
+    // The next mark would prove what is torn.
+    let named_checkpoint = if torn.is_empty() { checkpoint } else { contents.checkpoint };
     damage.extend(contents.lost_copies());
     files.settle_unreadable(disk, folder, &contents, &mut damage)?;
     files.begin_numbers(disk, folder)?;
@@ -165,7 +168,7 @@ pub fn recover(disk: &mut impl Disk, folder: &str, log: LogId) -> EngineResult<L
         voids: contents.voids,
         spares: files.spares,
         timestamp: contents.timestamp,
-        checkpoint,
+        checkpoint: named_checkpoint,
     };
     Ok(LogRecovery {
         partitions,

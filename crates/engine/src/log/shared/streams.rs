@@ -121,7 +121,7 @@ pub struct LogBeginning {
     pub spares: Vec<String>,
     /// A timestamp of a late entry; 0: there are none.
     pub timestamp: u64,
-    /// The number of the newest checkpoint file; 0: none.
+    /// The number of the newest checkpoint file that is known to be whole: the next mark names it. 0: none.
     pub checkpoint: u64,
 }
 
