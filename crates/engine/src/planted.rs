@@ -26,6 +26,10 @@ pub enum Bug {
     UncommittedTailInOneChild,
     /// A partition with an incomplete snapshot install is not marked as incomplete.
     PartialInstallNotMarked,
+    /// The sender of a snapshot install over a shared log leaves out the trim of a list.
+    TrimNotSent,
+    /// The end of a snapshot install into a shared log is acknowledged before it is durable.
+    InstallEndNotSynced,
     /// The journal's record of the seed of a partition's key hash is ignored.
     KeyHashSeedIgnored,
     /// A checkpoint counts dead entries that replaying the log over it counts too.
@@ -141,6 +145,10 @@ impl Bug {
 
     /// Bugs of snapshot installs from one engine to another.
     pub const OF_SNAPSHOT_INSTALL: [Bug; 1] = [Bug::PartialInstallNotMarked];
+
+    /// Those over a shared log.
+    pub const OF_SHARED_INSTALL: [Bug; 3] =
+        [Bug::PartialInstallNotMarked, Bug::TrimNotSent, Bug::InstallEndNotSynced];
 
     /// Bugs that only a reader of many committed entries by log index finds.
     pub const OF_FOLLOWERS: [Bug; 1] = [Bug::RecentEntriesWrap];

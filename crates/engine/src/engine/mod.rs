@@ -21,6 +21,7 @@ pub(crate) mod report;
 mod rounds;
 mod scan;
 mod shared;
+mod shared_install;
 pub(crate) mod snapshot_install;
 mod split;
 pub(crate) mod write;

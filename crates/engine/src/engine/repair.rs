@@ -68,7 +68,11 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`crate::EngineError::UnknownPartition`].
     pub fn pause_compaction(&mut self, handle: Handle, holds: bool) -> EngineResult<()> {
-        self.store(handle)?.1.compaction.is_paused = holds;
+        let (io, store) = self.store(handle)?;
+        store.compaction.is_paused = holds;
+        if let Some(shared) = io.logs.shared_mut() {
+            shared.hold_entries(store.handle, holds);
+        }
         Ok(())
     }
 

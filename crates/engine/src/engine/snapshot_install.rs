@@ -84,8 +84,10 @@ impl<D: Disk> Engine<D> {
         (through, bytes): (u64, usize),
         out: &mut Vec<u8>,
     ) -> EngineResult<LogRun> {
-        self.check_separate("transfers of a partition in a shared log")?;
         let (io, store) = self.store(handle)?;
+        if io.logs.shared().is_some() {
+            return store.read_shared_run(io, place, (through, bytes), out);
+        }
         io.logs.separate(store.handle).read_run(&mut io.disk, place, (through, bytes), out)
     }
 
@@ -95,8 +97,10 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`EngineError::UnknownPartition`].
     pub fn run_bytes(&mut self, handle: Handle, through: u64) -> EngineResult<u64> {
-        self.check_separate("transfers of a partition in a shared log")?;
         let (io, store) = self.store(handle)?;
+        if let Some(shared) = io.logs.shared() {
+            return Ok(shared.install_bytes(store.handle));
+        }
         let log = io.logs.separate(store.handle);
         let segments = log.order.iter().map(|&slot| log.segment(slot));
         Ok(segments.filter(|segment| segment.first_index() <= through).map(|segment| segment.bytes).sum())
@@ -108,7 +112,9 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`EngineError::NotNext`] if it is not empty; [`EngineError::DiskFull`]; errors of the disk.
     pub fn begin_install(&mut self, handle: Handle) -> EngineResult<()> {
-        self.check_separate("transfers of a partition in a shared log")?;
+        if self.io.logs.shared().is_some() {
+            return self.begin_shared_install(handle);
+        }
         let (io, store) = self.store(handle)?;
         store.check_going()?;
         let log = io.logs.separate(store.handle);
@@ -132,7 +138,9 @@ impl<D: Disk> Engine<D> {
     /// if it is not the next run of a log of this partition, and errors of the disk: the part installed so
     /// far is of no use.
     pub fn install_run(&mut self, handle: Handle, begins: bool, bytes: &[u8]) -> EngineResult<u64> {
-        self.check_separate("transfers of a partition in a shared log")?;
+        if self.io.logs.shared().is_some() {
+            return self.install_shared_run(handle, begins, bytes);
+        }
         let Engine { io, partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         let installed = store.install_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
@@ -153,8 +161,10 @@ impl<D: Disk> Engine<D> {
     /// # Errors
     /// [`EngineError::NotNext`] if the log ends elsewhere; errors of the disk.
     pub fn finish_install(&mut self, handle: Handle, last: (u32, u64)) -> EngineResult<()> {
-        self.check_separate("transfers of a partition in a shared log")?;
         let (io, store) = self.store(handle)?;
+        if io.logs.shared().is_some() {
+            return store.finish_shared_install(io, last);
+        }
         store.finish_install(io, last)
     }
 
@@ -171,6 +181,10 @@ impl<D: Disk> Engine<D> {
         if store.incoming == InstallState::Runs {
             return Err(EngineError::Incoming);
         }
+        if self.io.logs.shared().is_some() {
+            return self.end_shared_install(handle);
+        }
+        let (_, store) = self.store(handle)?;
         let folder = folder_of(store.id.partition);
         // The marker may exist though the log is in memory: its durability may have been changed meanwhile.
         if self.io.disk.list(&folder)?.iter().any(|name| name.name == INCOMING) {

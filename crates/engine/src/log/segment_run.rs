@@ -3,6 +3,7 @@
 use super::entry::{self, EntryKind, HeadDecode};
 use super::header::{HEADER_BYTES, TRAILER_BYTES};
 use super::segment::Segment;
+use super::shared::install_run::InstallPlace;
 use super::{FIRST_ENTRY_AT, PartitionLog};
 use crate::disk::Disk;
 use crate::error::EngineResult;
@@ -15,6 +16,9 @@ pub struct RunPlace {
     pub(crate) first_index: u64,
     pub(crate) generation: u32,
     pub(crate) offset: u64,
+    /// In a shared log: the place, and how many files had failed when it was the next.
+    pub(crate) install: InstallPlace,
+    pub(crate) failed_files: u64,
 }
 
 /// The result of reading a log.
@@ -98,9 +102,10 @@ impl PartitionLog {
         }
         let generation = segment.header.generation;
         *place = if !is_all {
-            RunPlace { first_index: segment.first_index(), generation, offset: from + used as u64 }
+            let (first_index, offset) = (segment.first_index(), from + used as u64);
+            RunPlace { first_index, generation, offset, ..RunPlace::default() }
         } else {
-            RunPlace { first_index: segment.first_index() + 1, generation: 0, offset: 0 }
+            RunPlace { first_index: segment.first_index() + 1, ..RunPlace::default() }
         };
         Ok(LogRun::Bytes { begins })
     }

@@ -35,6 +35,7 @@ mod handle_table;
 mod part_sizes;
 mod segment_slots;
 pub(crate) mod shared;
+pub(crate) mod shared_install;
 mod shared_view;
 mod view;
 

@@ -31,8 +31,11 @@ impl PartSizes {
         }
     }
 
-    pub(super) fn all(&self) -> LogSizes {
+    /// The sizes, and how many segments of that length the entries would fill.
+    pub(super) fn all(&self, segment_bytes: u64) -> LogSizes {
         let PartSizes { used, removals, dead } = *self;
-        LogSizes { bytes: used + removals + dead, dead_bytes: dead, removal_bytes: removals, segments: 0 }
+        let bytes = used + removals + dead;
+        let segments = bytes.div_ceil(segment_bytes);
+        LogSizes { bytes, dead_bytes: dead, removal_bytes: removals, segments }
     }
 }

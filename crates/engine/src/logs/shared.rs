@@ -1,15 +1,20 @@
 //! The shared log of an instance as stores and engine use it: partitions by handle, segments by slot, the account of memory.
 
+use std::collections::BTreeMap;
+
 use super::RelocatedPlace;
 use super::handle_table::HandleTable;
 use super::part_sizes::PartSizes;
 use super::segment_slots::SegmentSlots;
+use super::shared_install::SentSegment;
 use crate::PartitionId;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::log::entry::{EntryMeta, Head};
 use crate::log::shared::compact::LogCompaction;
+use crate::log::shared::compact::LogHold;
 use crate::log::shared::format::{HEAD_BYTES, LogPlace, SharedHead, SharedKind};
+use crate::log::shared::install_run::InstallPlace;
 use crate::log::shared::live_bytes::EntryUse;
 use crate::log::shared::recover::{LogRecovery, resume};
 use crate::log::shared::rounds::LogRounds;
@@ -39,6 +44,7 @@ pub(crate) struct SharedLogs {
     uncounted_bytes: u64,
     /// Bytes of memory in the account of the instance.
     counted_bytes: u64,
+    pub(super) sent: BTreeMap<u32, SentSegment>,
 }
 
 /// A partition's part of the log.
@@ -48,6 +54,10 @@ pub(crate) struct SharedPart {
     pub(super) slot: Option<LogSlot>,
     pub(super) is_in_memory: bool,
     pub(super) sizes: PartSizes,
+    /// Where the next run of an install begins at the sender.
+    pub(super) install_place: InstallPlace,
+    /// Its entries stay where they are while they are sent.
+    pub(super) hold: Option<LogHold>,
 }
 
 impl SharedLogs {
@@ -73,6 +83,7 @@ impl SharedLogs {
             wants_flush: false,
             uncounted_bytes: 0,
             counted_bytes: 0,
+            sent: BTreeMap::new(),
         };
         Ok((logs, slots))
     }
@@ -85,7 +96,14 @@ impl SharedLogs {
         slot: Option<LogSlot>,
         is_in_memory: bool,
     ) {
-        let part = SharedPart { partition, slot, is_in_memory, sizes: PartSizes::default() };
+        let part = SharedPart {
+            partition,
+            slot,
+            is_in_memory,
+            sizes: PartSizes::default(),
+            install_place: InstallPlace::default(),
+            hold: None,
+        };
         self.parts.add(handle, part);
         if let Some(slot) = slot {
             self.set_handle(slot, Some(handle));
@@ -110,6 +128,7 @@ impl SharedLogs {
     /// # Errors
     /// [`EngineError::Stopped`].
     pub(crate) fn drop_partition(&mut self, handle: u32) -> EngineResult<()> {
+        self.hold_entries(handle, false);
         match self.part_mut(handle).slot.take() {
             Some(slot) => {
                 self.set_handle(slot, None);
@@ -319,12 +338,13 @@ impl SharedLogs {
         };
         let partition = self.part(handle).partition;
         let places = self.log.all_places(io.disk, former)?;
+        let (is_incoming, end) = (self.log.is_incoming(former), self.log.last(former));
         // Compaction may have left entries out.
         let new = NewLogPartition::first(partition, facts.index_seed);
         let begun = self.log.begin(&[NewLogPartition { is_incoming: true, ..new }], None)?;
         let Some(&slot) = begun.first() else { return Ok(Vec::new()) };
         let (mut moved, mut bytes) = (Vec::with_capacity(places.len()), Vec::new());
-        let mut is_complete = false;
+        let mut is_complete = is_incoming;
         for (index, from) in places {
             if index > committed.1 && !std::mem::replace(&mut is_complete, true) {
                 self.log.end_incoming(slot, committed)?;
@@ -338,7 +358,9 @@ impl SharedLogs {
             };
             moved.push(self.moved(handle, &head, key, from, to)?);
         }
-        if !is_complete {
+        if is_incoming {
+            self.log.set_incoming_end(slot, end)?;
+        } else if !is_complete {
             self.log.end_incoming(slot, committed)?;
         }
         self.log.note_progress(slot, facts.commit, 0);

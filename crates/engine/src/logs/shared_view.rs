@@ -46,7 +46,7 @@ impl<'l> SharedView<'l> {
     }
 
     pub(super) fn sizes(self) -> LogSizes {
-        self.part.sizes.all()
+        self.part.sizes.all(self.logs.log.segment_bytes())
     }
 
     pub(super) fn synced_index(self) -> u64 {

@@ -191,6 +191,13 @@ impl Chains {
         }
     }
 
+    /// The first chain with this id or a higher one.
+    pub(crate) fn first_from(&self, id: u64) -> Option<(u32, &Chain)> {
+        let first = usize::try_from(id).ok()?;
+        let mut chains = self.slots.iter().enumerate().skip(first);
+        chains.find_map(|(id, chain)| Some((id as u32, chain.as_deref()?)))
+    }
+
     /// Number of possible changes to any of them.
     pub(crate) fn changes(&self) -> u64 {
         self.changes

@@ -49,6 +49,7 @@ pub(crate) mod recover;
 mod repair;
 pub(crate) mod scrub;
 pub(crate) mod section;
+pub(crate) mod shared_install;
 pub(crate) mod snapshot_install;
 pub(crate) mod tail_index;
 

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use super::checkpoint::PageBlocks;
+use super::snapshot_install::InstallState;
 use super::{PartitionStore, recover::PartitionReport};
 use crate::checkpoint::{Block, CheckpointHeader, SegmentRow, encode_block, read_blocks};
 use crate::disk::Disk;
@@ -115,7 +116,7 @@ impl PartitionStore {
         extra: &[u8],
         wants_two: bool,
     ) -> EngineResult<Option<SectionWrite>> {
-        let has_to_wait = self.checkpoints.is_writing() || self.is_incoming();
+        let has_to_wait = self.checkpoints.is_writing() || self.incoming == InstallState::Runs;
         let is_news = self.checkpoints.lacks_newest(self.commit)
             || wants_two && self.checkpoints.lacks_two(self.commit);
         if self.commit == 0 || !is_news || has_to_wait || self.is_stopped() {

@@ -40,16 +40,7 @@ impl PartitionStore {
         begins: bool,
         bytes: &[u8],
     ) -> EngineResult<InstalledRun> {
-        self.check_going()?;
-        match self.durability {
-            Durability::Memory if io.memory.is_over() => {
-                return Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes });
-            }
-            Durability::Memory => {}
-            Durability::Interval { .. } | Durability::Sync => {
-                io.space.admit(&mut io.disk, bytes.len() as u64, ReserveShare::Nothing)?;
-            }
-        }
+        self.admit_run(io, bytes)?;
         if self.incoming != InstallState::Runs {
             let reason = "a run that was not requested".into();
             return Err(EngineError::Format { path: io.logs.separate(self.handle).folder.clone(), reason });
@@ -97,6 +88,21 @@ impl PartitionStore {
             }
         }
         Ok(InstalledRun { bytes: bytes.len(), newest })
+    }
+
+    /// # Errors
+    /// [`EngineError::MemoryFull`], [`EngineError::DiskFull`]: there is no room for a run now.
+    pub(crate) fn admit_run<D: Disk>(&self, io: &mut Io<D>, bytes: &[u8]) -> EngineResult<()> {
+        self.check_going()?;
+        match self.durability {
+            Durability::Memory if io.memory.is_over() => {
+                Err(EngineError::MemoryFull { budget_bytes: io.memory.budget_bytes })
+            }
+            Durability::Memory => Ok(()),
+            Durability::Interval { .. } | Durability::Sync => {
+                io.space.admit(&mut io.disk, bytes.len() as u64, ReserveShare::Nothing)
+            }
+        }
     }
 
     fn set_installed_end(&mut self, logs: &mut Logs, last: (u32, u64)) {

@@ -27,6 +27,7 @@ mod planted;
 mod recovery;
 mod repair;
 mod shared_compaction;
+mod shared_install;
 mod shared_log;
 mod shared_stores;
 mod snapshot_install;

@@ -2,12 +2,16 @@
 //! sender's.
 
 use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::log::shared::format::LogId;
 use zerohop_engine::{
     Durability, Engine, EngineError, EngineOptions, EntryKind, Handle, LogRun, PartitionId, PartitionOptions,
     RunPlace,
 };
 
 use crate::support::TestEngine as Store;
+
+/// The length of a segment, and the log that all partitions share, if they do.
+type Log = (u64, Option<LogId>);
 
 const P: PartitionId = PartitionId(1);
 const INTERVAL: Durability = Durability::Interval { ms: 50 };
@@ -23,10 +27,11 @@ impl LinearRandom {
     }
 }
 
-fn open(disk: &SimulatedDisk, segment_bytes: u64, durability: Durability) -> (Store, Handle) {
+fn open(disk: &SimulatedDisk, (segment_bytes, shared_log): Log, durability: Durability) -> (Store, Handle) {
     // Memory for a few blocks, and hardly any dead space allowed.
     let options = EngineOptions {
         segment_bytes,
+        shared_log,
         disk_reserve_bytes: 0,
         memory_bytes: 256 << 10,
         dead_percent_max: 5,
@@ -114,16 +119,16 @@ impl InstallingPartition {
     }
 }
 
-fn runs(seed: u64) {
+fn runs(seed: u64, shared_log: Option<LogId>) {
     let mut random = LinearRandom(seed);
-    let segment_bytes = [80 << 10, 300 << 10, 8 << 20][random.below(3) as usize];
-    let (mut from, p) = open(&SimulatedDisk::new(seed), segment_bytes, INTERVAL);
+    let log = ([80 << 10, 300 << 10, 8 << 20][random.below(3) as usize], shared_log);
+    let (mut from, p) = open(&SimulatedDisk::new(seed), log, INTERVAL);
     for _ in 0..random.below(300) + 1 {
         write(&mut random, (&mut from, p));
     }
     let disk = SimulatedDisk::new(seed + 1);
     let durability = DURABILITIES[random.below(3) as usize];
-    let (engine, q) = open(&disk, segment_bytes, durability);
+    let (engine, q) = open(&disk, log, durability);
     let is_roomy = durability == Durability::Memory;
     let mut to = InstallingPartition { random, disk, engine, q, ms: 0, is_roomy };
     let last = from.partition_stats(p).expect("is open").last;
@@ -138,7 +143,7 @@ fn runs(seed: u64) {
             // A power cut: nothing is left, and the install begins again.
             to.disk.crash();
             let durability = DURABILITIES[to.random.below(3) as usize];
-            (to.engine, to.q) = open(&to.disk, segment_bytes, durability);
+            (to.engine, to.q) = open(&to.disk, log, durability);
             to.is_roomy = durability == Durability::Memory;
             assert_eq!(to.engine.partition_stats(to.q).expect("is open").last, (0, 0), "seed {seed}");
             to.engine.begin_install(to.q).expect("begins");
@@ -173,7 +178,7 @@ fn runs(seed: u64) {
     if to.engine.set_durability(to.q, INTERVAL).expect("is changed") == INTERVAL {
         to.engine.sync().expect("syncs");
         to.disk.crash();
-        (to.engine, to.q) = open(&to.disk, segment_bytes, INTERVAL);
+        (to.engine, to.q) = open(&to.disk, log, INTERVAL);
         assert_eq!(records(&mut to.engine, to.q), records(&mut from, p), "seed {seed}, after a crash");
         to.check_counters(seed);
     }
@@ -182,6 +187,7 @@ fn runs(seed: u64) {
 #[test]
 fn installed_log_equals_sender_despite_concurrent_changes() {
     for seed in 0..150 {
-        runs(seed);
+        runs(seed, None);
+        runs(seed, Some(LogId([7; 16])));
     }
 }

@@ -125,10 +125,20 @@ impl LogCompaction {
     /// batch, so what it does not refer to may be needed.
     pub(crate) fn hold_all(&mut self, log: &mut SharedLog, slot: LogSlot) {
         let row = HoldRow { id: 0, slot, above: 0 };
-        if self.holds.contains(&row) {
-            return;
+        if !self.holds.contains(&row) {
+            self.holds.push(row);
+            self.end_walk_on_hold(log);
         }
-        self.holds.push(row);
+    }
+
+    /// The entries of a partition stay where they are, also those of a segment that is being emptied, until the release.
+    pub(crate) fn hold_entries(&mut self, log: &mut SharedLog, slot: LogSlot) -> LogHold {
+        let hold = self.hold(slot, 0);
+        self.end_walk_on_hold(log);
+        hold
+    }
+
+    fn end_walk_on_hold(&mut self, log: &mut SharedLog) {
         let segment = self.walk.as_ref().and_then(|walk| log.segment(walk.segment));
         if segment.is_some_and(|segment| has_hold(segment, &SlotOwners::of(log), &self.holds)) {
             // What it has moved has been moved.

@@ -118,6 +118,41 @@ impl SharedLog {
         self.continue_after(slot, last, false)
     }
 
+    /// The entries of an incoming log have all been appended. It ends with this one, which need not be there.
+    ///
+    /// # Errors
+    /// [`EngineError::NotNext`] if it has entries behind that.
+    pub(crate) fn set_incoming_end(&mut self, slot: LogSlot, last: (u32, u64)) -> EngineResult<()> {
+        let tail = &mut self.tails[slot.0 as usize];
+        if !tail.is_incoming || tail.last.1 > last.1 {
+            return Err(EngineError::NotNext { last: tail.last });
+        }
+        tail.appended(last, self.flushes.count);
+        self.change(slot);
+        Ok(())
+    }
+
+    /// How many files have failed.
+    pub(crate) fn failed_files(&self) -> u64 {
+        self.failed.count
+    }
+
+    /// Length of a segment of the small stream.
+    pub(crate) fn segment_bytes(&self) -> u64 {
+        self.options.segment_bytes
+    }
+
+    /// The number of the first segment from a number on.
+    pub(crate) fn segment_from(&self, number: u64) -> Option<u64> {
+        let open = self.open.iter().flatten().map(|open| open.header.number).filter(|open| *open >= number);
+        open.chain(self.sealed.range(number..).next().map(|(sealed, _)| *sealed)).min()
+    }
+
+    /// Whether the log of a slot is incoming.
+    pub(crate) fn is_incoming(&self, slot: LogSlot) -> bool {
+        self.tail(slot).is_incoming
+    }
+
     fn continue_after(&mut self, slot: LogSlot, last: (u32, u64), is_incoming: bool) -> EngineResult<()> {
         let tail = self.tail(slot);
         let Some(row) = self.creations.row(tail.number).copied() else {

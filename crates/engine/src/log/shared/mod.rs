@@ -25,6 +25,7 @@ pub mod failed_files;
 mod flush;
 mod flushes;
 pub mod format;
+pub mod install_run;
 pub mod lifecycle;
 pub mod live_bytes;
 pub mod local;

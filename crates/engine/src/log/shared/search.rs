@@ -96,6 +96,38 @@ impl SharedLog {
         Ok(found)
     }
 
+    /// Log index and offset of a partition's entries in a segment, by index. Those that only snapshots need are left out.
+    ///
+    /// # Errors
+    /// [`EngineError::Corrupt`] if bytes between them cannot be read; [`crate::EngineError::Disk`].
+    pub(crate) fn entries_of_segment(
+        &self,
+        disk: &mut impl Disk,
+        slot: LogSlot,
+        number: u64,
+    ) -> EngineResult<Vec<(u64, u32)>> {
+        let (mut found, Some(segment)) = (Vec::new(), self.segment(number)) else { return Ok(Vec::new()) };
+        let lineage: Vec<Ancestor> = self.creations.lineage_of(self.number(slot)).collect();
+        let is_void = |offset: u64| self.failed.voids.iter().any(|range| range.has(number, offset as u32));
+        let mut see = |offset: u64, head: &SharedHead| {
+            if !head.is_kept && !is_void(offset) && self.owns(slot, head) {
+                found.push((head.index, offset as u32));
+            }
+            true
+        };
+        // Behind bytes that a crash has left unreadable and that are void, links lead nowhere.
+        if !segment.walk_runs(disk, &lineage, 1, u64::MAX, &mut see)? {
+            let bad = segment.scan_all(disk, &mut see)?;
+            if let Some(bad) = bad.into_iter().find(|bad| !is_void(bad.start) || !is_void(bad.end - 1)) {
+                let place = format!("segment {number:016x}+{}", bad.start);
+                return Err(EngineError::Corrupt { partition: PartitionId::default(), place });
+            }
+        }
+        found.sort_unstable();
+        found.dedup();
+        Ok(found)
+    }
+
     /// The place and the head of a partition's entry of this log index; `None` if the log does not hold it.
     ///
     /// # Errors
@@ -191,22 +223,26 @@ impl SharedSegment {
         Ok(true)
     }
 
-    /// Reads all entries, of a segment whose runs are not known or have bad heads.
+    /// Reads all entries, of a segment whose runs are not known or have bad heads. Returns the bytes before the last of them that are
+    /// no entries.
     fn scan_all(
         &self,
         disk: &mut impl Disk,
         see: &mut impl FnMut(u64, &SharedHead) -> bool,
-    ) -> EngineResult<()> {
-        let (from, mut bytes) = (FIRST_ENTRY_AT as u64, Vec::new());
+    ) -> EngineResult<Vec<std::ops::Range<u64>>> {
+        let (from, mut bytes, mut bad) = (FIRST_ENTRY_AT as u64, Vec::new(), Vec::new());
         self.read(disk, from, self.bytes.saturating_sub(from) as usize, &mut bytes)?;
         for item in items(self.base, &bytes, from) {
-            if let LogItem::Entry { offset, head, .. } = item
-                && matches!(head.kind, SharedKind::Replicated(_))
-                && !see(offset, &head)
-            {
-                break;
+            match item {
+                LogItem::Entry { offset, head, .. } if matches!(head.kind, SharedKind::Replicated(_)) => {
+                    if !see(offset, &head) {
+                        break;
+                    }
+                }
+                LogItem::Bad { offset, until } => bad.push(offset..until),
+                _ => {}
             }
         }
-        Ok(())
+        Ok(bad)
     }
 }

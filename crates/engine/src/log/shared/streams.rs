@@ -205,7 +205,9 @@ impl SharedLog {
         };
         let head = head_of(tail.number, meta, key, payload_bytes, crc_of_pieces(payload));
         let place = self.push(slot, stream, head, key, payload);
-        self.tails[slot.0 as usize].appended((meta.epoch, meta.index), self.flushes.count);
+        let tail = &mut self.tails[slot.0 as usize];
+        let last = (meta.epoch, meta.index);
+        tail.appended(if last.1 > tail.last.1 { last } else { tail.last }, self.flushes.count);
         self.change(slot);
         Ok(place)
     }
@@ -408,8 +410,8 @@ impl SharedLog {
         }
         let tail = self.tail(slot);
         let (epoch, index) = tail.last;
-        let is_next = meta.index == index + 1 || tail.is_incoming && meta.index > index;
-        if !is_next || meta.epoch < epoch {
+        let is_next = meta.index == index + 1 && meta.epoch >= epoch;
+        if !is_next && !tail.is_incoming {
             return Err(EngineError::NotNext { last: tail.last });
         }
         if meta.index >= LOG_INDEX_END - 1 {

@@ -13,7 +13,7 @@ pub struct NewLogPartition {
     pub seed: u64,
     /// The log partition that it continues, through which index, and the epoch of that entry.
     pub continues: Option<(LogPartition, u64, u32)>,
-    /// It is incomplete: indexes may be left out, and the partition has no present number because of it.
+    /// It is incomplete: indexes may be left out, entries come in any order, and the partition has no present number because of it.
     pub is_incoming: bool,
     /// It is never written to a file.
     pub is_in_memory: bool,

@@ -1,0 +1,284 @@
+//! Snapshot installs between partitions in shared logs, while the sender goes on: lists, chunks, trims, other partitions in the same
+//! segments, runs that are read again, power cuts, and the log's tail behind the install.
+
+use zerohop_engine::disk::simulated::SimulatedDisk;
+use zerohop_engine::log::shared::format::LogId;
+use zerohop_engine::{
+    Durability, Engine, EngineError, EngineOptions, EntryKind, EntryMeta, FLAG_LIST, Handle, LogRun,
+    PartitionId, PartitionOptions, RunPlace,
+};
+
+use crate::support::TestEngine as Store;
+
+const P: PartitionId = PartitionId(1);
+const BESIDE: PartitionId = PartitionId(2);
+const KEYS: u64 = 14;
+
+/// Pseudo-random numbers: the upper bits of a linear congruential generator.
+struct LinearRandom(u64);
+
+impl LinearRandom {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// An engine with the partition, and another in the same segments.
+struct Member {
+    disk: SimulatedDisk,
+    engine: Store,
+    p: Handle,
+    beside: Handle,
+    durability: Durability,
+    now_ms: u64,
+    timestamp: u64,
+}
+
+impl Member {
+    fn open(disk: &SimulatedDisk, durability: Durability) -> Member {
+        let options = EngineOptions {
+            shared_log: Some(LogId([9; 16])),
+            segment_bytes: 24 << 10,
+            disk_reserve_bytes: 0,
+            memory_bytes: if durability == Durability::Memory { 64 << 20 } else { 128 << 10 },
+            checkpoint_tail_bytes: 64 << 10,
+            check_after_bytes: 16 << 10,
+            collect_every_ms: 100,
+            ..EngineOptions::default()
+        };
+        let (mut engine, report) = Engine::open(disk.clone(), options).expect("opens");
+        assert_eq!(report.damage().map(ToString::to_string).next(), None);
+        engine.commit_all().expect("commits");
+        let own = PartitionOptions { durability, index_seed: 7 };
+        let p = engine.partition(P, own).expect("opens");
+        let beside = engine.partition(BESIDE, PartitionOptions { index_seed: 3, ..own }).expect("opens");
+        Member { disk: disk.clone(), engine, p, beside, durability, now_ms: 0, timestamp: 1 }
+    }
+
+    fn restart(&mut self) {
+        self.disk.crash();
+        *self = Member::open(&self.disk, self.durability);
+    }
+
+    fn write(&mut self, random: &mut LinearRandom) {
+        self.timestamp += 1;
+        let at = self.timestamp;
+        let key = [random.below(KEYS) as u8];
+        let bytes = if random.below(20) == 0 { 70_000 + random.below(30_000) } else { random.below(2_000) };
+        let fill = vec![random.below(256) as u8; bytes as usize];
+        // Each key has one kind of contents, until it is removed.
+        let (is_list, is_bytes) = (key[0] % 3 == 1, key[0] % 3 == 2);
+        let value = [&1_u32.to_le_bytes()[..], &(fill.len() as u32).to_le_bytes(), &fill].concat();
+        let engine = &mut self.engine;
+        let written = match random.below(8) {
+            0 => engine.write(self.p, EntryKind::Remove, 0, at, &key, b""),
+            1..=3 if is_list || is_bytes => {
+                let left = random.below(3) + 1;
+                let flags = if is_list { FLAG_LIST } else { 0 };
+                match engine.trim_point(self.p, &key, left).expect("reads") {
+                    Some(to) => engine.write(self.p, EntryKind::Trim, flags, at, &key, &to.encode()),
+                    None => Ok(0),
+                }
+            }
+            _ if is_list => engine.write(self.p, EntryKind::Append, FLAG_LIST, at, &key, &value),
+            _ if is_bytes => engine.write(self.p, EntryKind::Append, 0, at, &key, &fill),
+            _ => engine.write(self.p, EntryKind::Put, 0, at, &key, &fill),
+        };
+        written.expect("is accepted");
+        let other = [random.below(5) as u8];
+        engine.write(self.beside, EntryKind::Put, 0, at, &other, &fill).expect("is accepted");
+    }
+
+    fn maintain(&mut self, times: u64) {
+        for _ in 0..times {
+            self.now_ms += 20;
+            while self.engine.maintain(self.now_ms).expect("goes on") {}
+        }
+    }
+
+    fn records(&mut self) -> Vec<Option<Vec<u8>>> {
+        (0..KEYS).map(|key| self.engine.lookup_assembled(self.p, &[key as u8]).expect("reads")).collect()
+    }
+
+    /// Appends the entries of another member's log behind an index.
+    fn follow(&mut self, from: &mut Member, after: u64) {
+        let mut tail: Vec<(EntryMeta, Vec<u8>, Vec<u8>)> = Vec::new();
+        from.engine
+            .entries_after(from.p, after, |entry, is_good| {
+                assert!(is_good);
+                tail.push((entry.head.meta, entry.key.to_vec(), entry.payload.to_vec()));
+            })
+            .expect("reads");
+        for (meta, key, payload) in tail {
+            self.engine.append(self.p, &meta, &key, &payload).expect("follows");
+            self.engine.commit(self.p, meta.index).expect("commits");
+        }
+    }
+
+    fn complete(&mut self, last: (u32, u64)) -> Result<(), EngineError> {
+        self.engine.finish_install(self.p, last)?;
+        self.engine.checkpoint_begin(self.p, b"state")?;
+        self.engine.finish_work(self.p)?;
+        self.engine.end_install(self.p)
+    }
+}
+
+fn durability(random: &mut LinearRandom) -> Durability {
+    [Durability::Memory, Durability::Interval { ms: 50 }, Durability::Sync][random.below(3) as usize]
+}
+
+fn runs(seed: u64) {
+    let mut random = LinearRandom(seed);
+    let mut from = Member::open(&SimulatedDisk::new(seed), durability(&mut random));
+    for _ in 0..random.below(250) {
+        from.write(&mut random);
+        if random.below(4) == 0 {
+            from.maintain(1);
+        }
+        if random.below(200) == 0 && from.durability != Durability::Memory {
+            from.engine.sync().expect("syncs");
+            from.restart();
+        }
+    }
+    let mut to = Member::open(&SimulatedDisk::new(seed + 1), durability(&mut random));
+    from.engine.pause_compaction(from.p, true).expect("is open");
+    let last = from.engine.partition_stats(from.p).expect("is open").last;
+    to.engine.begin_install(to.p).expect("begins");
+    let (mut place, mut run) = (RunPlace::default(), Vec::new());
+    loop {
+        if random.below(3) == 0 {
+            from.write(&mut random);
+            from.maintain(1);
+        }
+        if random.below(3) == 0 {
+            to.maintain(1);
+        }
+        if random.below(60) == 0 {
+            // Nothing of it is left, and the install begins again.
+            to.restart();
+            assert_eq!(to.engine.partition_stats(to.p).expect("is open").last, (0, 0), "seed {seed}");
+            to.engine.begin_install(to.p).expect("begins");
+            place = RunPlace::default();
+        }
+        let (before, bytes) = (place, random.below(20_000) as usize);
+        match from.engine.read_run(from.p, &mut place, (last.1, bytes), &mut run).expect("is read") {
+            LogRun::Bytes { begins } => {
+                to.engine.install_run(to.p, begins, &run).expect("is installed");
+                if random.below(10) == 0 && before != place {
+                    // A run that has arrived is no next run.
+                    let again = to.engine.install_run(to.p, begins, &run);
+                    assert!(matches!(again, Err(EngineError::NotNext { .. })), "seed {seed}: {again:?}");
+                }
+            }
+            LogRun::End => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    to.complete(last).expect("ends");
+    to.follow(&mut from, last.1);
+    from.engine.pause_compaction(from.p, false).expect("is open");
+    assert_eq!(to.records(), from.records(), "seed {seed}");
+    for _ in 0..40 {
+        let after = from.engine.partition_stats(from.p).expect("is open").last.1;
+        from.write(&mut random);
+        to.follow(&mut from, after);
+        to.maintain(1);
+        from.maintain(1);
+    }
+    assert_eq!(to.records(), from.records(), "seed {seed}, later");
+    let counts = to.engine.recount(to.p).expect("reads");
+    assert!(counts.iter().all(|count| count.is_right()), "seed {seed}: {counts:?}");
+    if to.durability != Durability::Memory {
+        to.engine.sync().expect("syncs");
+        to.restart();
+        assert_eq!(to.records(), from.records(), "seed {seed}, after a crash");
+        to.maintain(100);
+        assert_eq!(to.records(), from.records(), "seed {seed}, compacted after a crash");
+    }
+}
+
+#[test]
+fn installed_records_equal_those_of_a_sender_that_goes_on() {
+    for seed in crate::support::seeds(150) {
+        runs(seed);
+    }
+}
+
+/// Installs a log with a power cut after this many disk operations. Returns an error in the remaining state, if there is one.
+fn crashed_after(operations: u64) -> Option<&'static str> {
+    let mut random = LinearRandom(5);
+    let mut from = Member::open(&SimulatedDisk::new(5), Durability::DEFAULT);
+    (0..120).for_each(|_| from.write(&mut random));
+    let mut to = Member::open(&SimulatedDisk::new(operations), Durability::DEFAULT);
+    let last = from.engine.partition_stats(from.p).expect("is open").last;
+    to.disk.cut_power_after(operations);
+    let mut install = || -> Result<(), EngineError> {
+        to.engine.begin_install(to.p)?;
+        let (mut place, mut run) = (RunPlace::default(), Vec::new());
+        while let LogRun::Bytes { begins } =
+            from.engine.read_run(from.p, &mut place, (last.1, 30_000), &mut run)?
+        {
+            to.engine.install_run(to.p, begins, &run)?;
+            to.engine.sync()?;
+        }
+        to.complete(last)
+    };
+    let has_ended = install().is_ok();
+    to.restart();
+    let found = to.records();
+    if found.iter().all(Option::is_none) && !has_ended {
+        let is_empty = to.engine.partition_stats(to.p).expect("is open").last == (0, 0);
+        return (!is_empty || to.engine.begin_install(to.p).is_err()).then_some("it cannot be repeated");
+    }
+    (found != from.records()).then_some("a part of it is there")
+}
+
+#[test]
+fn incomplete_install_leaves_nothing_after_a_crash() {
+    for operations in 0..90 {
+        assert_eq!(crashed_after(operations), None, "{operations}");
+    }
+}
+
+#[cfg(debug_assertions)]
+#[test]
+fn test_finds_every_shared_install_mutant() {
+    use zerohop_engine::planted::{Bug, plant};
+    for bug in Bug::OF_SHARED_INSTALL {
+        plant(Some(bug));
+        let is_wrong = |number: u64| {
+            let crashed = std::panic::catch_unwind(|| crashed_after(number));
+            crashed.map_or(true, |wrong| wrong.is_some())
+                || std::panic::catch_unwind(|| runs(number)).is_err()
+        };
+        let found = (0..90).find(|&number| is_wrong(number));
+        plant(None);
+        assert!(found.is_some(), "{bug:?} was not found");
+    }
+}
+
+#[test]
+fn corrupt_entry_is_reported_and_not_sent() {
+    let disk = SimulatedDisk::new(3);
+    let mut from = Member::open(&disk, Durability::DEFAULT);
+    for number in 0..20_u8 {
+        from.timestamp += 1;
+        let payload = [number; 1000];
+        from.engine.write(from.p, EntryKind::Put, 0, from.timestamp, &[number], &payload).expect("is accepted");
+    }
+    // What a checkpoint covers is not read at the next start.
+    from.engine.checkpoint_begin(from.p, b"state").expect("begins");
+    from.engine.finish_work(from.p).expect("ends");
+    from.engine.sync().expect("syncs");
+    from.restart();
+    let file = "log/0000000000000001.log";
+    disk.corrupt_at(file, 5_137 + 1_041 + 600, 1).expect("becomes corrupt");
+    let (mut place, mut run, mut seen) = (RunPlace::default(), Vec::new(), Vec::new());
+    for _ in 0..3 {
+        seen.push(from.engine.read_run(from.p, &mut place, (20, 100_000), &mut run).expect("is read"));
+    }
+    let corrupt = seen.pop().expect("is there");
+    let LogRun::Corrupt { index } = corrupt else { panic!("{corrupt:?}") };
+    assert!((2..4).contains(&index) && seen == [LogRun::Bytes { begins: true }, corrupt], "{seen:?}");
+}
