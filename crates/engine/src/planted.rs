@@ -30,6 +30,8 @@ pub enum Bug {
     TrimNotSent,
     /// The end of a snapshot install into a shared log is acknowledged before it is durable.
     InstallEndNotSynced,
+    /// The split of a partition in a shared log is acknowledged before it is durable.
+    SplitNotSynced,
     /// The journal's record of the seed of a partition's key hash is ignored.
     KeyHashSeedIgnored,
     /// A checkpoint counts dead entries that replaying the log over it counts too.
@@ -171,7 +173,7 @@ impl Bug {
     ];
 
     /// Bugs of stores over a shared log, which random histories of one engine find.
-    pub const OF_STORES_OVER_SHARED_LOGS: [Bug; 17] = [
+    pub const OF_STORES_OVER_SHARED_LOGS: [Bug; 19] = [
         Bug::NewestCopyCounts,
         Bug::ReplacedContentsCopied,
         Bug::CommitsNotMarked,
@@ -189,6 +191,8 @@ impl Bug {
         Bug::UnfinishedRoundUsed,
         Bug::EntryAboveSectionDropped,
         Bug::CachedRoundCountedDurable,
+        Bug::UncommittedTailInOneChild,
+        Bug::SplitNotSynced,
     ];
 
     /// Bugs that only a scan shows that continues in another engine.

@@ -22,6 +22,7 @@ mod rounds;
 mod scan;
 mod shared;
 mod shared_install;
+mod shared_split;
 pub(crate) mod snapshot_install;
 mod split;
 pub(crate) mod write;

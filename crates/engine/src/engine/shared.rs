@@ -388,17 +388,6 @@ impl<D: Disk> Engine<D> {
         begin_durability(maintenance, (handle, store), durability);
         Ok(durability)
     }
-
-    /// What the shared log is not used for before it can do it.
-    ///
-    /// # Errors
-    /// [`EngineError::Limit`].
-    pub(super) fn check_separate(&self, what: &'static str) -> EngineResult<()> {
-        match self.io.logs.shared() {
-            Some(_) => Err(EngineError::Limit { what }),
-            None => Ok(()),
-        }
-    }
 }
 
 fn placed_entry(moved: &RelocatedPlace) -> PlacedEntry<'_> {

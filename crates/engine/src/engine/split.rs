@@ -53,6 +53,10 @@ impl<D: Disk> Engine<D> {
     pub fn split_ahead(&mut self, parent: PartitionId, children: &[PartitionId]) -> EngineResult<bool> {
         let handle = self.may_split(parent, children)?;
         let (io, store) = self.store(handle)?;
+        if io.logs.shared().is_some() {
+            // Nothing is copied.
+            return Ok(true);
+        }
         if store.durability == Durability::Memory || io.logs.separate(store.handle).order.is_empty() {
             return Ok(true);
         }
@@ -99,6 +103,9 @@ impl<D: Disk> Engine<D> {
     ) -> EngineResult<Option<EngineError>> {
         let handle = self.may_split(parent, children)?;
         self.finish_work(handle)?;
+        if self.io.logs.shared().is_some() {
+            return self.split_shared(handle, (parent, children), state);
+        }
         let made = self.make_children(handle, (parent, children), state);
         let mut made = made.map_err(|error| self.abandon_split(parent, error))?;
         let folder = folder_of(parent);
@@ -153,7 +160,6 @@ impl<D: Disk> Engine<D> {
 
     /// The parent, if it and the children are in a state that allows a split.
     fn may_split(&mut self, parent: PartitionId, children: &[PartitionId]) -> EngineResult<Handle> {
-        self.check_separate("splits of a partition in a shared log")?;
         let Some(&handle) = self.by_id.get(&parent) else { return Err(EngineError::UnknownPartition) };
         let is_there = |id: &&PartitionId| self.by_id.contains_key(id) || self.dropping.contains_key(id);
         if let Some(id) = children.iter().find(is_there) {

@@ -46,10 +46,4 @@ impl<T> HandleTable<T> {
             *row = None;
         }
     }
-
-    /// The handle of the first row that is meant.
-    pub(super) fn find(&self, is_meant: impl Fn(&T) -> bool) -> Option<u32> {
-        let mut rows = (0..).zip(&self.rows);
-        rows.find_map(|(handle, row)| row.as_deref().is_some_and(&is_meant).then_some(handle))
-    }
 }

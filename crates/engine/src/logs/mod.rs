@@ -36,6 +36,7 @@ mod part_sizes;
 mod segment_slots;
 pub(crate) mod shared;
 pub(crate) mod shared_install;
+mod shared_split;
 mod shared_view;
 mod view;
 

@@ -19,6 +19,7 @@ use crate::log::shared::live_bytes::EntryUse;
 use crate::log::shared::recover::{LogRecovery, resume};
 use crate::log::shared::rounds::LogRounds;
 use crate::log::shared::streams::{LogSlot, NewLogPartition, SharedLog, SharedLogOptions};
+use crate::log::shared::victims::SlotOwners;
 use crate::log::{AppendedPlace, StoreFacts};
 use crate::resources::LogResources;
 
@@ -385,17 +386,23 @@ impl SharedLogs {
         io: &mut LogResources<'_, D>,
     ) -> EngineResult<Vec<RelocatedPlace>> {
         let (mut moved, mut bytes) = (Vec::new(), Vec::new());
-        for entry in self.log.take_moved() {
-            let creations = self.log.creations();
-            let Some(owner) = creations.row(entry.number).map(|row| row.partition) else { continue };
-            if !creations.belongs(owner, entry.number, entry.index) {
+        let entries = self.log.take_moved();
+        if entries.is_empty() {
+            return Ok(moved);
+        }
+        let owners = SlotOwners::of(&self.log);
+        for entry in entries {
+            // The children of a split own it together.
+            let slots = owners.slots(entry.number, entry.index);
+            let handles: Vec<u32> = slots.filter_map(|slot| self.handles[slot.number()]).collect();
+            if handles.is_empty() {
                 continue;
             }
-            let is_its = |part: &SharedPart| part.partition == owner && part.slot.is_some();
-            let Some(handle) = self.parts.find(is_its) else { continue };
             let head = self.log.read(io.disk, entry.to, &mut bytes)?;
             let key = &bytes[HEAD_BYTES..head.payload_at()];
-            moved.push(self.moved(handle, &head, key, entry.from, entry.to)?);
+            for handle in handles {
+                moved.push(self.moved(handle, &head, key, entry.from, entry.to)?);
+            }
         }
         Ok(moved)
     }

@@ -84,11 +84,8 @@ impl SharedLogs {
         let (slot, segment) = (self.segments.get(place.segment), self.log.segment(place.segment));
         let Some((slot, segment)) = slot.zip(segment) else { return Ok(None) };
         let head = segment.read_beginning(disk, place.offset.into(), 0, into)?;
-        let placed = |head: &SharedHead| AppendedPlace {
-            slot,
-            offset: place.offset,
-            entry_bytes: head.entry_bytes(),
-        };
+        let placed =
+            |head: &SharedHead| AppendedPlace { slot, offset: place.offset, entry_bytes: head.entry_bytes() };
         Ok(head.map(|head| (placed(&head), head)))
     }
 

@@ -512,9 +512,7 @@ impl PartitionStore {
         error
     }
 
-    /// The same records, log and versions over copies of the segments. No running work may redirect locations
-    /// into segments that are no longer in the log. `state`: the upper layer's state, and the log index of
-    /// that state; without it, the payload of the checkpoint.
+    /// The same over copies of the segments. No running work may redirect locations into segments that are no longer in the log.
     pub(crate) fn copy_for(
         &self,
         logs: &mut Logs,
@@ -525,6 +523,17 @@ impl PartitionStore {
     ) -> PartitionStore {
         assert!(!self.compaction.is_swapping(), "locations lead into the log");
         let log = logs.separate(self.handle).copy_for((partition, handle), folder, segments);
+        logs.add_separate(log);
+        self.clone_for((partition, handle), state)
+    }
+
+    /// The same records and versions over the same entries. `state`: the upper layer's state, and the log index of that state;
+    /// without it, the payload of the checkpoint.
+    pub(crate) fn clone_for(
+        &self,
+        (partition, handle): (PartitionId, u32),
+        state: Option<(u64, &[u8])>,
+    ) -> PartitionStore {
         let given = state.map(|(index, bytes)| Box::new((index, bytes.to_vec())));
         let damage = self.damage.iter().map(|damage| Damage { partition, ..damage.clone() });
         let mut copy = PartitionStore {
@@ -542,7 +551,6 @@ impl PartitionStore {
             dead_since_check: self.dead_since_check,
             ..PartitionStore::new(handle, StoreIdentity { partition, ..self.id }, self.durability)
         };
-        logs.add_separate(log);
         copy.checkpoints.tail_bytes = self.checkpoints.tail_bytes;
         copy
     }

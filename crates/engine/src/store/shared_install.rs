@@ -207,8 +207,7 @@ impl PartitionStore {
             let Some(head) = entry.head.replicated() else { continue };
             let meta = head.meta;
             let (logs, mut resources) = io.split_resources();
-            let appended =
-                logs.append(&mut resources, self.handle, &meta, entry.key, [entry.payload], facts);
+            let appended = logs.append(&mut resources, self.handle, &meta, entry.key, [entry.payload], facts);
             let placed = self.stop_on_failure(appended)?;
             let units = units_of(meta.kind, meta.flags, entry.payload);
             let applied = self.apply(io, (&meta, None), placed, entry.key, entry.payload, units);

@@ -265,7 +265,9 @@ fn corrupt_entry_is_reported_and_not_sent() {
     for number in 0..20_u8 {
         from.timestamp += 1;
         let payload = [number; 1000];
-        from.engine.write(from.p, EntryKind::Put, 0, from.timestamp, &[number], &payload).expect("is accepted");
+        from.engine
+            .write(from.p, EntryKind::Put, 0, from.timestamp, &[number], &payload)
+            .expect("is accepted");
     }
     // What a checkpoint covers is not read at the next start.
     from.engine.checkpoint_begin(from.p, b"state").expect("begins");

@@ -176,10 +176,8 @@ pub fn entries_of<'r>(header: &RunHeader, mut bytes: &'r [u8]) -> Option<Vec<Run
         let head = SharedHead::decode(&base, bytes).filter(|head| head.partition == LogPartition(1))?;
         let (entry, rest) = bytes.split_at_checked(head.entry_bytes())?;
         let (key, payload) = entry[HEAD_BYTES..].split_at(head.key_bytes);
-        let is_of_record = matches!(
-            head.kind,
-            SharedKind::Replicated(EntryKind::Put | EntryKind::Append | EntryKind::Trim)
-        );
+        let is_of_record =
+            matches!(head.kind, SharedKind::Replicated(EntryKind::Put | EntryKind::Append | EntryKind::Trim));
         (is_of_record && !key.is_empty() && crc(payload) == head.payload_crc).then_some(())?;
         entries.push(RunEntry { head, key, payload });
         bytes = rest;
@@ -224,7 +222,8 @@ mod tests {
         let (header, bytes) = RunHeader::decode(&run).expect("is a run");
         assert_eq!((header.index_seed, header.begins.at, header.next.stage), (77, 5, RunStage::Chains));
         let entries = entries_of(&header, bytes).expect("are entries");
-        let seen: Vec<_> = entries.iter().map(|e| (e.head.index, e.head.timestamp, e.key, e.payload)).collect();
+        let seen: Vec<_> =
+            entries.iter().map(|e| (e.head.index, e.head.timestamp, e.key, e.payload)).collect();
         assert_eq!(seen, [(8, 1_000, &b"one"[..], &b"first"[..]), (3, 900, b"two", b"")]);
     }
 

@@ -148,6 +148,11 @@ impl SharedLog {
         open.chain(self.sealed.range(number..).next().map(|(sealed, _)| *sealed)).min()
     }
 
+    /// Whether the log of a slot has no file.
+    pub(crate) fn is_in_memory(&self, slot: LogSlot) -> bool {
+        self.tail(slot).is_in_memory
+    }
+
     /// Whether the log of a slot is incoming.
     pub(crate) fn is_incoming(&self, slot: LogSlot) -> bool {
         self.tail(slot).is_incoming

@@ -41,4 +41,4 @@ pub mod streams;
 mod tail;
 #[cfg(test)]
 mod tests;
-mod victims;
+pub(crate) mod victims;

@@ -233,14 +233,18 @@ impl SharedSegment {
         let (from, mut bytes, mut bad) = (FIRST_ENTRY_AT as u64, Vec::new(), Vec::new());
         self.read(disk, from, self.bytes.saturating_sub(from) as usize, &mut bytes)?;
         for item in items(self.base, &bytes, from) {
-            match item {
+            let is_enough = match item {
                 LogItem::Entry { offset, head, .. } if matches!(head.kind, SharedKind::Replicated(_)) => {
-                    if !see(offset, &head) {
-                        break;
-                    }
+                    !see(offset, &head)
                 }
-                LogItem::Bad { offset, until } => bad.push(offset..until),
-                _ => {}
+                LogItem::Bad { offset, until } => {
+                    bad.push(offset..until);
+                    false
+                }
+                _ => false,
+            };
+            if is_enough {
+                break;
             }
         }
         Ok(bad)

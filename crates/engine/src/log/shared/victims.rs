@@ -22,12 +22,12 @@ pub(super) struct HoldRow {
 
 /// The slots that own entries of a log partition, and the last index that each owns.
 #[derive(Debug, Default)]
-pub(super) struct SlotOwners {
+pub(crate) struct SlotOwners {
     by_number: BTreeMap<LogPartition, Vec<(LogSlot, u64)>>,
 }
 
 impl SlotOwners {
-    pub(super) fn of(log: &SharedLog) -> SlotOwners {
+    pub(crate) fn of(log: &SharedLog) -> SlotOwners {
         let mut owners = SlotOwners::default();
         for slot in log.slots() {
             for ancestor in log.creations.lineage_of(log.number(slot)) {
@@ -38,7 +38,7 @@ impl SlotOwners {
     }
 
     /// The slots that own an entry.
-    pub(super) fn slots(&self, number: LogPartition, index: u64) -> impl Iterator<Item = LogSlot> {
+    pub(crate) fn slots(&self, number: LogPartition, index: u64) -> impl Iterator<Item = LogSlot> {
         let owners = self.by_number.get(&number).into_iter().flatten();
         owners.filter(move |(_, through)| index <= *through).map(|(slot, _)| *slot)
     }

@@ -39,10 +39,10 @@ pub struct SeedPlan {
 pub const LOG: LogId = LogId(*b"a log for a seed");
 
 impl SeedPlan {
-    /// The same over one log of all partitions, which is not split or repaired.
+    /// The same over one log of all partitions, which is not repaired.
     pub fn over_shared_log(mut self) -> SeedPlan {
         self.options.shared_log = Some(LOG);
-        (self.splits, self.corruption) = (false, false);
+        self.corruption = false;
         self
     }
 
