@@ -32,6 +32,8 @@ pub enum Bug {
     InstallEndNotSynced,
     /// The split of a partition in a shared log is acknowledged before it is durable.
     SplitNotSynced,
+    /// The index goes on naming the corrupt original of an entry that was repaired.
+    RepairedEntryNotNamed,
     /// The journal's record of the seed of a partition's key hash is ignored.
     KeyHashSeedIgnored,
     /// A checkpoint counts dead entries that replaying the log over it counts too.
@@ -173,7 +175,7 @@ impl Bug {
     ];
 
     /// Bugs of stores over a shared log, which random histories of one engine find.
-    pub const OF_STORES_OVER_SHARED_LOGS: [Bug; 19] = [
+    pub const OF_STORES_OVER_SHARED_LOGS: [Bug; 20] = [
         Bug::NewestCopyCounts,
         Bug::ReplacedContentsCopied,
         Bug::CommitsNotMarked,
@@ -193,6 +195,7 @@ impl Bug {
         Bug::CachedRoundCountedDurable,
         Bug::UncommittedTailInOneChild,
         Bug::SplitNotSynced,
+        Bug::RepairedEntryNotNamed,
     ];
 
     /// Bugs that only a scan shows that continues in another engine.

@@ -21,8 +21,6 @@ pub(crate) mod report;
 mod rounds;
 mod scan;
 mod shared;
-mod shared_install;
-mod shared_split;
 pub(crate) mod snapshot_install;
 mod split;
 pub(crate) mod write;

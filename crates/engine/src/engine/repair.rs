@@ -20,9 +20,6 @@ impl<D: Disk> Engine<D> {
         from: ScrubPosition,
         bytes_max: usize,
     ) -> EngineResult<ScrubStep> {
-        if self.io.logs.shared().is_some() {
-            return Ok(ScrubStep::default());
-        }
         let (io, store) = self.store(handle)?;
         store.scrub(io, from, bytes_max)
     }
@@ -50,9 +47,6 @@ impl<D: Disk> Engine<D> {
         key: &[u8],
         payload: &[u8],
     ) -> EngineResult<bool> {
-        if self.io.logs.shared().is_some() {
-            return Ok(false);
-        }
         let Engine { io, partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
         let is_repaired = store.repair(io, (epoch, index, timestamp), key, payload)?;

@@ -19,6 +19,7 @@ use crate::disk::{Disk, DiskError, OpenMode};
 use crate::error::{EngineError, EngineResult};
 use crate::log::segment_run::{LogRun, RunPlace};
 use crate::planted::{Bug, is_planted};
+use crate::store::run_sender::send_run;
 use crate::store::snapshot_install::{InstallState, InstalledRun};
 
 /// Marker file in the folder of a partition whose log is being installed.
@@ -86,7 +87,7 @@ impl<D: Disk> Engine<D> {
     ) -> EngineResult<LogRun> {
         let (io, store) = self.store(handle)?;
         if io.logs.shared().is_some() {
-            return store.read_shared_run(io, place, (through, bytes), out);
+            return send_run(store, io, place, (through, bytes), out);
         }
         io.logs.separate(store.handle).read_run(&mut io.disk, place, (through, bytes), out)
     }
@@ -223,5 +224,55 @@ impl<D: Disk> Engine<D> {
         };
         let marked = made.and_then(|()| disk.sync_dir(&folder)).and_then(|()| disk.sync_dir(""));
         marked.map_err(|error| self.io.full_or(error.into()))
+    }
+
+    /// See [`Engine::begin_install`].
+    fn begin_shared_install(&mut self, handle: Handle) -> EngineResult<()> {
+        let (io, store) = self.store(handle)?;
+        store.check_going()?;
+        let log = io.logs.view(store.handle);
+        if !log.is_unused() {
+            return Err(EngineError::NotNext { last: log.last() });
+        }
+        store.incoming = InstallState::Runs;
+        io.disk.reached(CrashPoint::InstallBegun);
+        Ok(())
+    }
+
+    /// See [`Engine::install_run`].
+    fn install_shared_run(&mut self, handle: Handle, begins: bool, bytes: &[u8]) -> EngineResult<u64> {
+        let Engine { io, partitions, maintenance, .. } = self;
+        let store = store_of(partitions, handle)?;
+        let installed = store.install_shared_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
+        maintenance.wrote(handle, store, installed.bytes);
+        io.disk.reached(CrashPoint::InstallRun);
+        if !io.logs.view(store.handle).is_in_memory_only() {
+            maintenance.sync_later(handle, store.durability.sync_after_ms());
+        }
+        let InstalledRun { newest, .. } = installed;
+        self.evict();
+        Ok(newest)
+    }
+
+    /// See [`Engine::end_install`].
+    fn end_shared_install(&mut self, handle: Handle) -> EngineResult<()> {
+        let (io, store) = self.store(handle)?;
+        let is_on_disk = !io.logs.view(store.handle).is_in_memory_only();
+        if let Some(shared) = io.logs.shared_mut() {
+            shared.end_install(store.handle)?;
+        }
+        if is_on_disk && !is_planted(Bug::InstallEndNotSynced) {
+            self.flush_shared(true)?;
+        }
+        self.io.disk.reached(CrashPoint::InstallEnded);
+        let Engine { partitions, maintenance, .. } = self;
+        let store = store_of(partitions, handle)?;
+        store.incoming = InstallState::No;
+        if is_on_disk {
+            // A mark must confirm what was synced.
+            store.is_dirty = true;
+            maintenance.sync_later(handle, store.durability.sync_after_ms());
+        }
+        Ok(())
     }
 }

@@ -50,6 +50,13 @@ impl SharedLogs {
         self.log.change_use(&counted, was, now);
     }
 
+    /// A partition needs contents in a segment as a removal from here on.
+    pub(super) fn note_dead_contents(&mut self, handle: u32, segment: u32) {
+        if let Some(slot) = self.part(handle).slot {
+            self.log.note_dead_contents(slot, self.segments.number(segment));
+        }
+    }
+
     /// The stores are complete, and nothing of the segments that recovery has found is counted yet.
     pub(crate) fn begin_counting(&mut self) {
         self.has_begun_counting = true;

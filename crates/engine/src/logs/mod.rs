@@ -34,10 +34,10 @@ mod entry_use;
 mod handle_table;
 mod part_sizes;
 mod segment_slots;
+mod sent_segment;
 pub(crate) mod shared;
-pub(crate) mod shared_install;
-mod shared_split;
 mod shared_view;
+mod transfers;
 mod view;
 
 /// The logs of an instance.
@@ -220,7 +220,12 @@ impl Logs {
     ) {
         match self {
             Logs::Separate(logs) => logs.of_mut(handle).segment_mut(entry.slot).count_dead(entry.entry_bytes),
-            Logs::Shared(logs) => logs.change_use(handle, entry, Some(was), now),
+            Logs::Shared(logs) => {
+                logs.change_use(handle, entry, Some(was), now);
+                if now == Some(EntryUse::Removal) {
+                    logs.note_dead_contents(handle, entry.slot);
+                }
+            }
         }
     }
 
@@ -248,6 +253,9 @@ impl Logs {
             Logs::Shared(logs) => {
                 let now = if is_replaced { None } else { Some(EntryUse::Removal) };
                 logs.change_use(handle, entry, Some(EntryUse::Live), now);
+                if !is_replaced {
+                    logs.note_dead_contents(handle, entry.slot);
+                }
                 0
             }
         }

@@ -6,7 +6,7 @@ use super::RelocatedPlace;
 use super::handle_table::HandleTable;
 use super::part_sizes::PartSizes;
 use super::segment_slots::SegmentSlots;
-use super::shared_install::SentSegment;
+use super::sent_segment::SentSegment;
 use crate::PartitionId;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};

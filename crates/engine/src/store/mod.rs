@@ -47,9 +47,9 @@ pub(crate) mod record;
 pub(crate) mod recount;
 pub(crate) mod recover;
 mod repair;
+pub(crate) mod run_sender;
 pub(crate) mod scrub;
 pub(crate) mod section;
-pub(crate) mod shared_install;
 pub(crate) mod snapshot_install;
 pub(crate) mod tail_index;
 

@@ -8,6 +8,7 @@ use crate::limits::SEGMENT_FILE_BYTES_MAX;
 use crate::log::header::{HEADER_BYTES, SegmentHeader};
 use crate::log::scan::{self, ScanItem};
 use crate::log::segment::Segment;
+use crate::log::shared::install_run::{InstallPlace, RunHeader, entries_of};
 use crate::log::{AppendedPlace, FIRST_ENTRY_AT};
 use crate::options::Durability;
 use crate::resources::ReserveShare;
@@ -181,6 +182,71 @@ impl PartitionStore {
             }
         }
         Ok((slot, from))
+    }
+
+    /// See [`crate::Engine::install_run`].
+    pub(crate) fn install_shared_run<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        begins: bool,
+        bytes: &[u8],
+    ) -> EngineResult<InstalledRun> {
+        self.admit_run(io, bytes)?;
+        let wrong = |reason: &str| {
+            let path = format!("a run of partition {}", self.id.partition);
+            EngineError::Format { path, reason: reason.into() }
+        };
+        if self.incoming != InstallState::Runs {
+            return Err(wrong("a run that was not requested"));
+        }
+        let (header, rest) = RunHeader::decode(bytes).ok_or_else(|| wrong("no header of a run"))?;
+        let entries = entries_of(&header, rest).ok_or_else(|| wrong("other bytes than entries"))?;
+        if begins != (header.begins == InstallPlace::default()) {
+            return Err(wrong("a run that begins elsewhere"));
+        }
+        if begins && io.logs.view(self.handle).is_unused() {
+            self.id.index_seed = header.index_seed;
+        }
+        let facts = self.log_facts();
+        if let Some(shared) = io.logs.shared_mut() {
+            shared.begin_run(self.handle, header.begins, facts)?;
+        }
+        let mut newest = 0;
+        for entry in &entries {
+            let Some(head) = entry.head.replicated() else { continue };
+            let meta = head.meta;
+            let (logs, mut resources) = io.split_resources();
+            let appended = logs.append(&mut resources, self.handle, &meta, entry.key, [entry.payload], facts);
+            let placed = self.stop_on_failure(appended)?;
+            let units = units_of(meta.kind, meta.flags, entry.payload);
+            let applied = self.apply(io, (&meta, None), placed, entry.key, entry.payload, units);
+            self.stop_on_failure(applied)?;
+            self.commit = self.commit.max(meta.index);
+            newest = newest.max(meta.timestamp);
+        }
+        if let Some(shared) = io.logs.shared_mut() {
+            shared.run_installed(self.handle, header.next);
+        }
+        Ok(InstalledRun { bytes: bytes.len(), newest })
+    }
+
+    /// See [`crate::Engine::finish_install`].
+    pub(crate) fn finish_shared_install<D: Disk>(
+        &mut self,
+        io: &mut Io<D>,
+        last: (u32, u64),
+    ) -> EngineResult<()> {
+        if self.incoming == InstallState::No {
+            return Err(EngineError::NotNext { last: io.logs.view(self.handle).last() });
+        }
+        let facts = self.log_facts();
+        if let Some(shared) = io.logs.shared_mut() {
+            shared.finish_install(self.handle, facts, last)?;
+        }
+        self.commit = last.1;
+        self.recent.note_committed(last.0, last.1);
+        self.incoming = InstallState::Complete;
+        Ok(())
     }
 
     /// See [`crate::Engine::finish_install`].

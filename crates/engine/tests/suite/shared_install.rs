@@ -1,6 +1,7 @@
 //! Snapshot installs between partitions in shared logs, while the sender goes on: lists, chunks, trims, other partitions in the same
 //! segments, runs that are read again, power cuts, and the log's tail behind the install.
 
+use zerohop_base::random::Random;
 use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::log::shared::format::LogId;
 use zerohop_engine::{
@@ -14,18 +15,8 @@ const P: PartitionId = PartitionId(1);
 const BESIDE: PartitionId = PartitionId(2);
 const KEYS: u64 = 14;
 
-/// Pseudo-random numbers: the upper bits of a linear congruential generator.
-struct LinearRandom(u64);
-
-impl LinearRandom {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
 /// An engine with the partition, and another in the same segments.
-struct Member {
+struct SharedInstance {
     disk: SimulatedDisk,
     engine: Store,
     p: Handle,
@@ -35,8 +26,8 @@ struct Member {
     timestamp: u64,
 }
 
-impl Member {
-    fn open(disk: &SimulatedDisk, durability: Durability) -> Member {
+impl SharedInstance {
+    fn open(disk: &SimulatedDisk, durability: Durability) -> SharedInstance {
         let options = EngineOptions {
             shared_log: Some(LogId([9; 16])),
             segment_bytes: 24 << 10,
@@ -53,15 +44,15 @@ impl Member {
         let own = PartitionOptions { durability, index_seed: 7 };
         let p = engine.partition(P, own).expect("opens");
         let beside = engine.partition(BESIDE, PartitionOptions { index_seed: 3, ..own }).expect("opens");
-        Member { disk: disk.clone(), engine, p, beside, durability, now_ms: 0, timestamp: 1 }
+        SharedInstance { disk: disk.clone(), engine, p, beside, durability, now_ms: 0, timestamp: 1 }
     }
 
     fn restart(&mut self) {
         self.disk.crash();
-        *self = Member::open(&self.disk, self.durability);
+        *self = SharedInstance::open(&self.disk, self.durability);
     }
 
-    fn write(&mut self, random: &mut LinearRandom) {
+    fn write(&mut self, random: &mut Random) {
         self.timestamp += 1;
         let at = self.timestamp;
         let key = [random.below(KEYS) as u8];
@@ -102,7 +93,7 @@ impl Member {
     }
 
     /// Appends the entries of another member's log behind an index.
-    fn follow(&mut self, from: &mut Member, after: u64) {
+    fn follow(&mut self, from: &mut SharedInstance, after: u64) {
         let mut tail: Vec<(EntryMeta, Vec<u8>, Vec<u8>)> = Vec::new();
         from.engine
             .entries_after(from.p, after, |entry, is_good| {
@@ -124,13 +115,13 @@ impl Member {
     }
 }
 
-fn durability(random: &mut LinearRandom) -> Durability {
+fn durability(random: &mut Random) -> Durability {
     [Durability::Memory, Durability::Interval { ms: 50 }, Durability::Sync][random.below(3) as usize]
 }
 
 fn runs(seed: u64) {
-    let mut random = LinearRandom(seed);
-    let mut from = Member::open(&SimulatedDisk::new(seed), durability(&mut random));
+    let mut random = Random::new(seed);
+    let mut from = SharedInstance::open(&SimulatedDisk::new(seed), durability(&mut random));
     for _ in 0..random.below(250) {
         from.write(&mut random);
         if random.below(4) == 0 {
@@ -141,7 +132,7 @@ fn runs(seed: u64) {
             from.restart();
         }
     }
-    let mut to = Member::open(&SimulatedDisk::new(seed + 1), durability(&mut random));
+    let mut to = SharedInstance::open(&SimulatedDisk::new(seed + 1), durability(&mut random));
     from.engine.pause_compaction(from.p, true).expect("is open");
     let last = from.engine.partition_stats(from.p).expect("is open").last;
     to.engine.begin_install(to.p).expect("begins");
@@ -207,10 +198,10 @@ fn installed_records_equal_those_of_a_sender_that_goes_on() {
 
 /// Installs a log with a power cut after this many disk operations. Returns an error in the remaining state, if there is one.
 fn crashed_after(operations: u64) -> Option<&'static str> {
-    let mut random = LinearRandom(5);
-    let mut from = Member::open(&SimulatedDisk::new(5), Durability::DEFAULT);
+    let mut random = Random::new(5);
+    let mut from = SharedInstance::open(&SimulatedDisk::new(5), Durability::DEFAULT);
     (0..120).for_each(|_| from.write(&mut random));
-    let mut to = Member::open(&SimulatedDisk::new(operations), Durability::DEFAULT);
+    let mut to = SharedInstance::open(&SimulatedDisk::new(operations), Durability::DEFAULT);
     let last = from.engine.partition_stats(from.p).expect("is open").last;
     to.disk.cut_power_after(operations);
     let mut install = || -> Result<(), EngineError> {
@@ -261,7 +252,7 @@ fn test_finds_every_shared_install_mutant() {
 #[test]
 fn corrupt_entry_is_reported_and_not_sent() {
     let disk = SimulatedDisk::new(3);
-    let mut from = Member::open(&disk, Durability::DEFAULT);
+    let mut from = SharedInstance::open(&disk, Durability::DEFAULT);
     for number in 0..20_u8 {
         from.timestamp += 1;
         let payload = [number; 1000];

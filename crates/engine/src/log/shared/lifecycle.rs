@@ -267,6 +267,13 @@ impl SharedLog {
         }
     }
 
+    /// Contents in a segment are needed as a removal from here on.
+    pub(crate) fn note_dead_contents(&mut self, slot: LogSlot, segment: u64) {
+        if let Some(segment) = self.segment_mut(segment) {
+            segment.uses.note_dead_contents(slot.0);
+        }
+    }
+
     /// The owner counts what is used in the segments that recovery has found, and knows the lengths of entries there only as
     /// their locations name them.
     pub(crate) fn begin_counting(&mut self) {
@@ -287,6 +294,14 @@ impl SharedLog {
         if let Some(segment) = self.segment_mut(segment).filter(|segment| segment.state.is_damaged) {
             segment.uses.clear();
             (segment.state.is_damaged, segment.state.are_removals_counted) = (false, true);
+        }
+    }
+
+    /// The same, if nothing is used of the segment any more.
+    pub(crate) fn end_damage_if_unused(&mut self, segment: u64) {
+        let is_unused = |segment: &SharedSegment| segment.uses.sums().sum() == 0;
+        if self.segment(segment).is_some_and(is_unused) {
+            self.end_damage(segment);
         }
     }
 

@@ -65,6 +65,8 @@ struct OtherUse {
     last_removal: u64,
     /// The lowest commit index at which an entry was copied into it.
     judged: Option<u64>,
+    /// Some of the removals are contents that keep older ones from coming back. They could come back themselves.
+    has_dead_contents: bool,
 }
 
 impl SegmentUse {
@@ -167,6 +169,16 @@ impl SegmentUse {
     /// The lowest commit index at which entries of a slot were copied into it; 0 if that is not known.
     pub(crate) fn judged(&self, slot: u32) -> u64 {
         self.others.get(&slot).and_then(|other| other.judged).unwrap_or_default()
+    }
+
+    /// Contents of a slot are needed as a removal from here on.
+    pub(crate) fn note_dead_contents(&mut self, slot: u32) {
+        self.others.entry(slot).or_default().has_dead_contents = true;
+    }
+
+    /// Whether contents of a slot may be there that are needed as removals only.
+    pub(crate) fn has_dead_contents(&self, slot: u32) -> bool {
+        self.others.get(&slot).is_some_and(|other| other.has_dead_contents)
     }
 
     /// Bytes of a slot that a replay of the log needs.

@@ -223,6 +223,21 @@ impl SharedSegment {
         Ok(true)
     }
 
+    /// Reads bytes from the file, if they survive a crash there. Returns whether they do.
+    pub(crate) fn read_durable(
+        &self,
+        disk: &mut impl Disk,
+        offset: u64,
+        bytes: usize,
+        into: &mut Vec<u8>,
+    ) -> EngineResult<bool> {
+        let Some(file) = self.file.filter(|_| offset + bytes as u64 <= self.synced) else { return Ok(false) };
+        into.clear();
+        into.resize(bytes, 0);
+        disk.read_at(file, offset, into)?;
+        Ok(true)
+    }
+
     /// Reads all entries, of a segment whose runs are not known or have bad heads. Returns the bytes before the last of them that are
     /// no entries.
     fn scan_all(

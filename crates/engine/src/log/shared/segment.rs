@@ -44,7 +44,7 @@ pub(crate) struct SharedSegment {
     /// The length that survives a crash.
     pub(crate) synced: u64,
     path: String,
-    file: Option<FileId>,
+    pub(super) file: Option<FileId>,
     name_is_durable: bool,
     /// No more entries are added.
     is_sealed: bool,

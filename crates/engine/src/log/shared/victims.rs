@@ -80,8 +80,9 @@ impl CompactionBlockers {
                 }
             }
             for (slot, (first, bytes)) in found {
-                let has_no_dead = bytes <= segment.uses.needed_by_replay(slot.0);
-                if has_no_dead && !segment.uses.is_rounded() && !segment.state.is_damaged {
+                let uses = &segment.uses;
+                let has_no_dead = bytes <= uses.needed_by_replay(slot.0) && !uses.has_dead_contents(slot.0);
+                if has_no_dead && !uses.is_rounded() && !segment.state.is_damaged {
                     continue;
                 }
                 // A cold segment has nothing that was dead when it was written.

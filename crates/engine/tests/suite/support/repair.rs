@@ -17,12 +17,7 @@ impl EngineWorld {
         let ModelledPartition { id, handle, durability, is_unsure, is_dropping, .. } = self.parts[at];
         let is_well = !is_unsure && !is_dropping && self.parts[at].splitting.is_none();
         let last = self.parts[at].last();
-        if self.plan.is_shared()
-            || self.disturbed
-            || !is_well
-            || durability == Durability::Memory
-            || last == 0
-        {
+        if self.disturbed || !is_well || durability == Durability::Memory || last == 0 {
             return Ok(());
         }
         let entry = self.parts[at].log[self.random.below(last) as usize].clone();
@@ -30,8 +25,12 @@ impl EngineWorld {
             return Ok(());
         }
         let expected = [&*entry.key, &*entry.payload].concat();
+        let folder = match self.plan.is_shared() {
+            true => "log".to_owned(),
+            false => format!("p-{:016x}", id.0),
+        };
         let within = entry.key.len() + self.random.below(entry.payload.len() as u64) as usize;
-        let Some((path, offset)) = self.find_on_disk(&format!("p-{:016x}", id.0), &expected) else {
+        let Some((path, offset)) = self.find_on_disk(&folder, &expected) else {
             return Ok(());
         };
         let offset = offset + within as u64;
@@ -54,15 +53,17 @@ impl EngineWorld {
     fn find_on_disk(&self, folder: &str, expected: &[u8]) -> Option<(String, u64)> {
         let mut disk = self.disk.clone();
         let names = disk.list(folder).expect("lists");
-        names.into_iter().filter(|name| name.name.ends_with(".seg")).find_map(|name| {
-            let path = format!("{folder}/{}", name.name);
-            let file = disk.open(&path, OpenMode::Existing).expect("is there");
-            let mut bytes = vec![0; name.bytes as usize];
-            disk.read_at(file, 0, &mut bytes).expect("reads");
-            disk.close(file);
-            let offset = bytes.windows(expected.len()).position(|window| window == expected)?;
-            Some((path, offset as u64))
-        })
+        names.into_iter().filter(|name| name.name.ends_with(".seg") || name.name.ends_with(".log")).find_map(
+            |name| {
+                let path = format!("{folder}/{}", name.name);
+                let file = disk.open(&path, OpenMode::Existing).expect("is there");
+                let mut bytes = vec![0; name.bytes as usize];
+                disk.read_at(file, 0, &mut bytes).expect("reads");
+                disk.close(file);
+                let offset = bytes.windows(expected.len()).position(|window| window == expected)?;
+                Some((path, offset as u64))
+            },
+        )
     }
 
     fn scrub(&mut self, handle: zerohop_engine::Handle) -> Result<Vec<CorruptEntry>, String> {

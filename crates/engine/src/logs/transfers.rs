@@ -1,23 +1,19 @@
-//! Snapshot installs of partitions in a shared log: what a sender finds in its segments, and the log that a receiver makes.
+//! Partitions that come and go in a shared log: snapshot installs, of which a sender finds the entries in segments and a receiver makes
+//! a log, and splits, whose children continue the parent's number so that nothing is copied.
 
-use super::shared::SharedLogs;
+use super::CountedEntry;
+use super::sent_segment::SentSegment;
+use super::shared::{SharedLogs, SharedPart};
+use crate::PartitionId;
 use crate::disk::Disk;
 use crate::error::{EngineError, EngineResult};
 use crate::log::shared::format::{LogPlace, SharedHead};
 use crate::log::shared::install_run::InstallPlace;
+use crate::log::shared::live_bytes::EntryUse;
 use crate::log::shared::rounds::learn_runs;
-use crate::log::shared::streams::NewLogPartition;
+use crate::log::shared::streams::{LogSlot, NewLogPartition};
 use crate::log::{AppendedPlace, StoreFacts};
 use crate::planted::{Bug, is_planted};
-
-/// The entries of a partition in the segment that is being sent.
-pub(crate) struct SentSegment {
-    number: u64,
-    /// The install is as of this log index: the segment may have got later entries since.
-    through: u64,
-    /// Log index and offset, by index.
-    entries: Vec<(u64, u32)>,
-}
 
 impl SharedLogs {
     /// Whether the entries of a partition stay where they are.
@@ -94,6 +90,31 @@ impl SharedLogs {
         LogPlace { segment: self.segments.number(placed.slot), offset: placed.offset }
     }
 
+    /// Appends an entry of a partition once more, as compaction does, because its bytes on the disk are not those that were written. It
+    /// was counted at its place as `was`.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`]; [`EngineError::Limit`].
+    pub(crate) fn append_again(
+        &mut self,
+        handle: u32,
+        (head, at): (&SharedHead, AppendedPlace),
+        key: &[u8],
+        payload: &[u8],
+        (was, entry_use): (Option<EntryUse>, EntryUse),
+    ) -> EngineResult<AppendedPlace> {
+        let slot = self.part(handle).slot.ok_or(EngineError::UnknownPartition)?;
+        let place = self.log.append_copy(slot, head, key, payload, entry_use)?;
+        let to = self.placed(place, head)?;
+        let from = CountedEntry::at(head.index, at);
+        self.change_use(handle, from, was, None);
+        let part = self.part_mut(handle);
+        // The copy is counted in its segment.
+        part.sizes.change(from.entry_bytes, None, Some(entry_use));
+        self.log.end_damage_if_unused(self.segments.number(at.slot));
+        Ok(to)
+    }
+
     /// A run that begins there is the next one. A log that begins with it is incomplete until [`SharedLogs::end_install`].
     ///
     /// # Errors
@@ -160,5 +181,85 @@ impl SharedLogs {
             Some(slot) => self.log.end_incoming(slot, self.log.last(slot)),
             None => Ok(()),
         }
+    }
+
+    /// Gives each child, by partition and handle, all that a partition has. The partition has nothing from here on, also after a
+    /// crash, once a flush has ended; it is to be forgotten ([`SharedLogs::forget_split`]), or to get everything back
+    /// ([`SharedLogs::undo_split`]).
+    ///
+    /// # Errors
+    /// [`crate::EngineError::Stopped`], [`crate::EngineError::Limit`]: nothing has changed.
+    pub(crate) fn split(
+        &mut self,
+        parent: u32,
+        children: &[(PartitionId, u32)],
+        index_seed: u64,
+    ) -> EngineResult<()> {
+        let &SharedPart { slot, is_in_memory, sizes, install_place, .. } = self.part(parent);
+        let slots = match slot {
+            Some(slot) => self.continue_by(slot, children, index_seed)?.into_iter().map(Some).collect(),
+            None => vec![None; children.len()],
+        };
+        for (&(partition, handle), slot) in children.iter().zip(slots) {
+            let part = SharedPart { partition, slot, is_in_memory, sizes, install_place, hold: None };
+            self.parts.add(handle, part);
+            if let Some(slot) = slot {
+                self.set_handle(slot, Some(handle));
+            }
+        }
+        Ok(())
+    }
+
+    fn continue_by(
+        &mut self,
+        slot: LogSlot,
+        children: &[(PartitionId, u32)],
+        index_seed: u64,
+    ) -> EngineResult<Vec<LogSlot>> {
+        let (number, (epoch, through)) = (self.log.number(slot), self.log.last(slot));
+        let (is_incoming, is_in_memory) = (self.log.is_incoming(slot), self.log.is_in_memory(slot));
+        let new = |(partition, _): &(PartitionId, u32)| NewLogPartition {
+            continues: Some((number, through, epoch)),
+            is_incoming,
+            is_in_memory,
+            ..NewLogPartition::first(*partition, index_seed)
+        };
+        let begun = self.log.begin(&children.iter().map(new).collect::<Vec<_>>(), Some(slot))?;
+        self.set_handle(slot, None);
+        self.compaction.release_all(slot);
+        Ok(begun)
+    }
+
+    /// The partition that was split has nothing any more.
+    pub(crate) fn forget_split(&mut self, parent: u32) {
+        self.hold_entries(parent, false);
+        let part = self.part_mut(parent);
+        (part.slot, part.install_place) = (None, InstallPlace::default());
+    }
+
+    /// The partition has everything again, and the children nothing.
+    ///
+    /// # Errors
+    /// As [`SharedLogs::split`].
+    pub(crate) fn undo_split(
+        &mut self,
+        parent: u32,
+        children: &[(PartitionId, u32)],
+        index_seed: u64,
+    ) -> EngineResult<()> {
+        self.hold_entries(parent, false);
+        let partition = self.part(parent).partition;
+        let Some(((_, first), others)) = children.split_first() else { return Ok(()) };
+        if let Some(slot) = self.part(*first).slot {
+            let begun = self.continue_by(slot, &[(partition, parent)], index_seed)?;
+            self.part_mut(*first).slot = None;
+            self.part_mut(parent).slot = begun.first().copied();
+            begun.first().into_iter().for_each(|slot| self.set_handle(*slot, Some(parent)));
+        }
+        for (_, handle) in others {
+            self.drop_partition(*handle)?;
+        }
+        children.iter().for_each(|(_, handle)| self.remove(*handle));
+        Ok(())
     }
 }
