@@ -105,7 +105,7 @@ fn page(tree: &Tree, table: &MutantTable) -> String {
     let mut out = "# Planted bugs\n\n\
         [Testing](testing.md#planted-bugs) says how bugs are planted. `cargo xtask mutants` writes this page from the declarations in\n\
         `planted.rs` of each crate, the lists of seeds, and `tidy/mutants.toml`. *Seeds* are those of simulated clusters that show the\n\
-        bug; tests without a list of seeds try seeds from 0 on, or need none.\n\n\
+        bug. The histories of engines have theirs in their file. Other tests try seeds from 0 on, or need none.\n\n\
         | tests | file | function |\n| --- | --- | --- |\n"
         .to_owned();
     // Writing into a string does not fail.
