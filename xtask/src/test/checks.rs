@@ -1,9 +1,11 @@
 //! The steps before the jobs: static checks, and the build.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 use crate::completed_step::{CompletedStep, line};
-use crate::runner::{cost, programs};
+use crate::runner::cost;
 use crate::workspace::{Failure, Workspace, quiet_unless_watched, run as run_command};
 use crate::{fuzz, tidy};
 
@@ -78,6 +80,9 @@ fn lint(workspace: &Workspace, packages: &[String]) -> Result<String, Failure> {
 /// Pages are built with private items, for developers: links to them must resolve.
 const DOC_FLAGS: &str = "-D warnings -A rustdoc::private_intra_doc_links";
 
+/// What `cargo clippy -- -D warnings` passes to the compiler.
+const CLIPPY_ARGS: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
+
 fn docs(workspace: &Workspace, packages: &[String]) -> Result<String, Failure> {
     let mut cargo = workspace.cargo();
     quiet_unless_watched(cargo.arg("doc").env("RUSTDOCFLAGS", DOC_FLAGS)).args([
@@ -87,16 +92,28 @@ fn docs(workspace: &Workspace, packages: &[String]) -> Result<String, Failure> {
     ]);
     name_packages(&mut cargo, packages);
     if packages.is_empty() {
-        cargo.args(["--exclude", programs::BENCHMARKS]);
+        // Benchmarks are programs. To exclude them would change features of dependencies, and so check again
+        // what the step before has checked.
+        cargo.arg("--lib");
     }
+    share_checks_of_lint(&mut cargo);
     run_command(&mut cargo, "correct the links and the markup in the doc comments shown above")?;
     Ok(String::new())
 }
 
-fn name_packages<'a>(
-    cargo: &'a mut std::process::Command,
-    packages: &[String],
-) -> &'a mut std::process::Command {
+/// Lets cargo use what clippy has checked, where pages need the own crates that they are about or link to.
+///
+/// `cargo clippy` is `cargo check` with these two variables. Where they differ from its own, the crates
+/// are checked once more, which costs time only.
+fn share_checks_of_lint(cargo: &mut Command) {
+    let Ok(output) = Command::new("rustc").args(["--print", "sysroot"]).output() else { return };
+    let driver = Path::new(String::from_utf8_lossy(&output.stdout).trim()).join("bin/clippy-driver");
+    if driver.is_file() {
+        cargo.env("RUSTC_WORKSPACE_WRAPPER", driver).env("CLIPPY_ARGS", CLIPPY_ARGS);
+    }
+}
+
+fn name_packages<'a>(cargo: &'a mut Command, packages: &[String]) -> &'a mut Command {
     if packages.is_empty() {
         cargo.arg("--workspace");
     }
