@@ -39,6 +39,9 @@ pub struct SimArguments {
     /// Continues after a seed that fails.
     #[arg(long)]
     pub keep_going: bool,
+    /// Each instance has one log of all its partitions.
+    #[arg(long, hide = true)]
+    pub shared_log: bool,
     /// The faults that may occur at all, as printed by a shrink.
     #[arg(long, value_name = "BITS", value_parser = parse_bits, hide = true)]
     pub kinds: Option<u64>,
@@ -83,7 +86,7 @@ impl RunSettings<'_> {
     /// The command line that repeats a seed.
     fn line(self, seed: u64) -> String {
         let mut line = format!("zerohop sim --seed {seed} --scenario {}", self.scenario);
-        let Limits { kinds, clients, fault_windows } = self.limits;
+        let Limits { kinds, clients, fault_windows, shared_log } = self.limits;
         let allowed = kinds_of(self.scenario).unwrap_or(Kinds::ALL);
         let mut add = |text: std::fmt::Arguments<'_>| {
             let written = line.write_fmt(text);
@@ -97,6 +100,9 @@ impl RunSettings<'_> {
         }
         if fault_windows != usize::MAX {
             add(format_args!(" --fault-windows {fault_windows}"));
+        }
+        if shared_log {
+            add(format_args!(" --shared-log"));
         }
         line
     }
@@ -120,6 +126,7 @@ pub fn simulate(arguments: &SimArguments, say: &mut dyn FnMut(&str)) -> CommandE
         kinds: arguments.kinds.map_or(allowed, |bits| Kinds::from_bits(bits).and(allowed)),
         clients: arguments.clients.unwrap_or(usize::MAX),
         fault_windows: arguments.fault_windows.unwrap_or(usize::MAX),
+        shared_log: arguments.shared_log,
     };
     let play = RunSettings { scenario: &arguments.scenario, limits };
     let first = arguments.seed.unwrap_or(0);
@@ -251,7 +258,12 @@ mod tests {
             limits: Limits { kinds: kinds_of("moves").unwrap(), ..Limits::default() },
         };
         assert_eq!(play.line(7), "zerohop sim --seed 7 --scenario moves");
-        let limits = Limits { kinds: Kinds::of(&[FaultKind::Loss]), clients: 2, fault_windows: 1 };
+        let limits = Limits {
+            kinds: Kinds::of(&[FaultKind::Loss]),
+            clients: 2,
+            fault_windows: 1,
+            shared_log: false,
+        };
         assert_eq!(
             RunSettings { limits, ..play }.line(7),
             "zerohop sim --seed 7 --scenario moves --kinds 1 --clients 2 --fault-windows 1"
@@ -272,6 +284,7 @@ mod tests {
             kinds: None,
             clients: None,
             fault_windows: None,
+            shared_log: false,
         };
         let seeds: Vec<u64> = seeds_to_run(0, &arguments(true, BATCH_SEEDS)).collect();
         let first = COVERING_SEEDS.len();
@@ -297,6 +310,7 @@ mod tests {
             kinds: None,
             clients: None,
             fault_windows: None,
+            shared_log: false,
         };
         assert_eq!(simulate(&arguments, &mut |line| printed.push(line.to_owned())), CommandEnd::NoScenario);
         assert!(printed[0].contains("replication"), "{printed:?}");

@@ -3,6 +3,7 @@
 use zerohop_base::random::Random;
 use zerohop_base::time::Time;
 use zerohop_engine::EngineOptions;
+use zerohop_engine::log::shared::format::LogId;
 use zerohop_placement::Durability;
 
 use super::region_splits::RegionSplits;
@@ -200,11 +201,13 @@ pub struct Limits {
     pub clients: usize,
     /// The highest number of fault windows: the first ones are used.
     pub fault_windows: usize,
+    /// Each instance has one log of all its partitions.
+    pub shared_log: bool,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { kinds: Kinds::ALL, clients: usize::MAX, fault_windows: usize::MAX }
+        Limits { kinds: Kinds::ALL, clients: usize::MAX, fault_windows: usize::MAX, shared_log: false }
     }
 }
 
@@ -374,6 +377,7 @@ impl ClusterScenario {
             ..peers(random, kinds)
         };
         let mut engine = engine_options(random);
+        engine.shared_log = limits.shared_log.then_some(SHARED_LOG);
         if kinds.has(FaultKind::CrashPoints) {
             engine.check_after_bytes = *crash_points.pick(&CHECKS_AFTER_BYTES);
         }
@@ -555,6 +559,9 @@ fn peers(random: &mut Random, kinds: Kinds) -> PeerFaults {
         clock_step_ms: 1,
     }
 }
+
+/// The id of the log of each instance, if all of its partitions share one.
+const SHARED_LOG: LogId = LogId([5; 16]);
 
 /// Small files and little memory, so that a short run seals segments, compacts them and takes
 /// checkpoints.

@@ -90,9 +90,7 @@ impl PartitionTail {
     #[inline]
     pub(super) fn appended(&mut self, last: (u32, u64), count: FlushCount) {
         if self.last_flush != count.begun {
-            if self.before_flush <= count.done {
-                self.known_durable = self.before;
-            }
+            self.known_durable = self.known_durable(count);
             (self.before, self.before_flush, self.last_flush) = (self.last.1, count.begun, count.begun);
         }
         self.last = last;
@@ -100,9 +98,13 @@ impl PartitionTail {
 
     /// Log index up to which the entries survive a crash. A flush covers what was appended before it began.
     pub(super) fn durable(&self, count: FlushCount) -> u64 {
-        if self.is_in_memory {
-            0
-        } else if self.last_flush < count.done {
+        if self.is_in_memory { 0 } else { self.known_durable(count) }
+    }
+
+    /// The same of a log that is written to files.
+    #[inline]
+    fn known_durable(&self, count: FlushCount) -> u64 {
+        if self.last_flush < count.done {
             self.last.1
         } else if self.before_flush <= count.done {
             self.before
@@ -120,5 +122,25 @@ impl PartitionTail {
 
     pub(super) fn begin_run(&mut self, stream: LogStream, segment: u64, run: usize) {
         self.runs[stream as usize] = (segment as u32, run as u32);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_durable_stays_so_while_a_later_flush_runs() {
+        let new = NewLogPartition::first(PartitionId(1), 0);
+        let mut tail = PartitionTail::new(LogPartition(1), &new, None);
+        let count = |begun, done| FlushCount { begun, done };
+        tail.appended((1, 1), count(0, 0));
+        tail.appended((1, 2), count(1, 0));
+        assert_eq!((tail.durable(count(1, 0)), tail.durable(count(1, 1))), (0, 1));
+        // Another partition has had a flush, and the next one runs.
+        assert_eq!(tail.durable(count(3, 2)), 2);
+        tail.appended((1, 3), count(3, 2));
+        assert_eq!((tail.durable(count(3, 2)), tail.durable(count(3, 3))), (2, 2));
+        assert_eq!(tail.durable(count(4, 4)), 3);
     }
 }
