@@ -12,7 +12,7 @@
 //! older partition of its number; regions have numbers that are never used again, and their keyspace has no splits. A parent is never dropped before its children exist. Until then requests for them are answered
 //! `Unavailable`, and their clients retry. Parents whose children are asked for, by clients or by other members, are split first.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zerohop_engine::disk::Disk;
 use zerohop_engine::{Engine, EngineError, EngineResult};
@@ -244,7 +244,15 @@ pub(super) fn split_stored<D: Disk>(
             drop_stored(engine, id)?;
         } else if !children.is_empty() {
             drop_empty(engine, &children)?;
-            match engine.split_partition(id, &children, None) {
+            // A child with entries is newer: this member left the parent, became a member of the child later, and a crash has brought
+            // the parent back.
+            let stored: BTreeSet<_> = engine.partitions().map(|(id, _)| id).collect();
+            let missing: Vec<_> = children.into_iter().filter(|child| !stored.contains(child)).collect();
+            if missing.is_empty() {
+                drop_stored(engine, id)?;
+                continue;
+            }
+            match engine.split_partition(id, &missing, None) {
                 Ok(None) => splits.completed += 1,
                 Err(EngineError::DiskFull { .. } | EngineError::Scarce { .. }) => {
                     splits.pending.insert(name, Parent { state: None, inherited: None, history: None });

@@ -5,6 +5,7 @@ mod groups;
 mod maps;
 mod prepared_splits;
 mod region_sizes;
+mod returned_parents;
 mod routing;
 mod serving;
 mod splits;

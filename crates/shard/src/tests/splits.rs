@@ -47,7 +47,7 @@ fn filled_bench(durability: Durability) -> InstanceBench {
 }
 
 /// The same; an ordered keyspace has one region.
-fn filled_bench_of(order: KeyOrder, durability: Durability) -> InstanceBench {
+pub(super) fn filled_bench_of(order: KeyOrder, durability: Durability) -> InstanceBench {
     let mut bench = InstanceBench::new();
     let mut delta = create(bench.instance.map(), 2, "papers", durability);
     if let [MapChange::CreateKeyspace { config, groups, .. }] = &mut delta.changes[..]
