@@ -82,7 +82,7 @@ async fn open_objects(client: &Client) -> Result<Option<Objects>, Problem> {
         Err(error) if is_absent(&error) => return Ok(None),
         found => found?,
     };
-    Ok(Some(ObjectClient::new(ClusterStore::new(client.clone(), names, bodies))))
+    Ok(Some(ObjectClient::new(ClusterStore::new(client, names, bodies))))
 }
 
 /// A keyspace; one that does not exist is created.
@@ -125,7 +125,7 @@ pub(crate) async fn create(client: &Client, name: String) -> Result<PythonAnswer
         return Err(failed(ObjectError::Refused(why)));
     }
     let bodies = open_or_create(client, &bodies_of(OBJECTS), false).await?;
-    let objects = ObjectClient::new(ClusterStore::new(client.clone(), names, bodies));
+    let objects = ObjectClient::new(ClusterStore::new(client, names, bodies));
     objects.create_bucket(name.clone()).await.map_err(&failed)?;
     Ok(PythonAnswer::Bucket(Box::new(OpenBucket { name, objects })))
 }

@@ -27,8 +27,14 @@ pub struct ClusterStore {
 impl ClusterStore {
     /// The objects whose records are in `names`, which is ordered, and whose bodies are in `bodies`.
     #[must_use]
-    pub fn new(client: Client, names: Keyspace, bodies: Keyspace) -> Self {
-        Self { names: RecordStore::new(client, names), bodies }
+    pub fn new(client: &Client, names: Keyspace, bodies: Keyspace) -> Self {
+        Self::over(RecordStore::new(client, names), bodies)
+    }
+
+    /// The objects whose records are in `names`, and whose bodies are in `bodies`.
+    #[must_use]
+    pub const fn over(names: RecordStore, bodies: Keyspace) -> Self {
+        Self { names, bodies }
     }
 
     /// The records.
@@ -43,7 +49,7 @@ impl ClusterStore {
     pub async fn check(&self) -> Result<CheckReport, ObjectError> {
         let options = SnapshotOptions { age: CHECK_AGE, ..SnapshotOptions::default() };
         let snapshot =
-            self.names.client().snapshot_with(&[self.names.records(), &self.bodies], options).await;
+            self.names.cluster().snapshot_with(&[self.names.records(), &self.bodies], options).await;
         let snapshot = snapshot.map_err(|error| unavailable(&error))?;
         let report = self.check_in(&snapshot).await;
         // The servers release it by themselves if this fails.

@@ -34,7 +34,7 @@ impl ObjectPlace {
         let client = self.target.connect().await?;
         let names = self.existing(&client, &self.keyspace).await?;
         let bodies = self.existing(&client, &keyspaces::bodies_of(&self.keyspace)).await?;
-        Ok(ObjectClient::new(ClusterStore::new(client, names, bodies)))
+        Ok(ObjectClient::new(ClusterStore::new(&client, names, bodies)))
     }
 
     /// One of the two keyspaces. A keyspace that a user creates by hand would not fit, so the error names the command that creates both.
@@ -55,7 +55,7 @@ impl ObjectPlace {
     pub(super) async fn open_or_create(&self) -> Result<ObjectClient<ClusterStore>, CommandError> {
         let client = self.target.connect().await?;
         let (names, bodies) = keyspaces::open(&client, &self.keyspace).await?;
-        Ok(ObjectClient::new(ClusterStore::new(client, names, bodies)))
+        Ok(ObjectClient::new(ClusterStore::new(&client, names, bodies)))
     }
 }
 

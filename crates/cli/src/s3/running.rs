@@ -100,7 +100,7 @@ impl RunningGateway {
         };
         let mut options = GatewayOptions::new(users);
         (options.region, options.domains, options.tls, options.browse) = (region, domains, tls, browse);
-        let gateway = S3Gateway::new(Arc::new(ClusterStore::new(client, names, bodies)), options)
+        let gateway = S3Gateway::new(Arc::new(ClusterStore::new(&client, names, bodies)), options)
             .map_err(|why| CommandError::Usage(format!("the domain of S3: {why}")))?;
         let (stop, stopped) = oneshot::channel::<()>();
         let sweep = tokio::spawn(gateway.clone().sweep());

@@ -1,14 +1,16 @@
 //! Records of an ordered keyspace.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use zerohop_client::{
-    AbortReason, Client, Error, Failure, KeyOrder, Keyspace, Reason, Record, Timestamp, Transaction,
-    Transform, WaitUntil,
+    AbortReason, Client, ClusterHandle, Error, Failure, KeyOrder, Keyspace, Reason, Record, Timestamp,
+    Transaction, Transform, WaitUntil,
 };
 use zerohop_layer_procedure::{Addition, NO_BYTE_LIMIT, RecordKey, Version, VersionedRecord, Write, after};
 
+use crate::environment::{Environment, SystemEnvironment};
 use crate::error::StoreError;
 
 /// Attempts of a transaction that conflicts with others while its conditions hold.
@@ -27,15 +29,22 @@ pub type RecordPage = (Vec<(RecordKey, Vec<u8>)>, Option<RecordKey>);
 /// The records of an ordered keyspace.
 #[derive(Clone, Debug)]
 pub struct RecordStore {
-    client: Client,
+    cluster: ClusterHandle,
     records: Keyspace,
+    environment: Arc<dyn Environment>,
 }
 
 impl RecordStore {
     /// The records of `records`, which is ordered.
     #[must_use]
-    pub const fn new(client: Client, records: Keyspace) -> Self {
-        Self { client, records }
+    pub fn new(client: &Client, records: Keyspace) -> Self {
+        Self::over((**client).clone(), records, Arc::new(SystemEnvironment))
+    }
+
+    /// The records of `records`, which is ordered, over a handle whose shell need not be a client: a simulator has one too.
+    #[must_use]
+    pub fn over(cluster: ClusterHandle, records: Keyspace, environment: Arc<dyn Environment>) -> Self {
+        Self { cluster, records, environment }
     }
 
     /// The records of the keyspace of a name; nothing if it is not ordered.
@@ -45,7 +54,7 @@ impl RecordStore {
     pub async fn open(client: &Client, name: &str) -> Result<Option<Self>, Error> {
         let records = client.keyspace(name).await?;
         Ok(match records.config().order {
-            KeyOrder::Ordered => Some(Self::new(client.clone(), records)),
+            KeyOrder::Ordered => Some(Self::new(client, records)),
             KeyOrder::Hashed => None,
         })
     }
@@ -60,10 +69,10 @@ impl RecordStore {
         Ok(has_regions && entries.is_empty())
     }
 
-    /// The client.
+    /// The handle to the cluster.
     #[must_use]
-    pub const fn client(&self) -> &Client {
-        &self.client
+    pub const fn cluster(&self) -> &ClusterHandle {
+        &self.cluster
     }
 
     /// The keyspace.
@@ -75,7 +84,7 @@ impl RecordStore {
     /// Milliseconds since 1970.
     #[must_use]
     pub fn now(&self) -> u64 {
-        zerohop_system::clock::unix_ms()
+        self.environment.unix_ms()
     }
 
     /// Random bytes, for ids.
@@ -84,7 +93,7 @@ impl RecordStore {
     /// If the system has none.
     #[must_use]
     pub fn random(&self) -> [u8; 16] {
-        zerohop_system::entropy::random_bytes().expect("the system has random bytes")
+        self.environment.random()
     }
 
     /// Reads keys.
@@ -124,7 +133,7 @@ impl RecordStore {
             if !error.is_conflict() {
                 return Err(error.into());
             }
-            tokio::time::sleep(pause(conflicts, self.random()[0])).await;
+            self.cluster.sleep(pause(conflicts, self.random()[0])).await;
             conflicts += 1;
             if is_changed(&error) || conflicts == COMMITS_MAX {
                 return Ok(false);
@@ -139,7 +148,7 @@ impl RecordStore {
         writes: &[Write],
         additions: &[Addition],
     ) -> Result<(), Error> {
-        let transaction = self.client.begin();
+        let transaction = self.cluster.begin();
         for (key, version) in conditions {
             transaction.require(&self.records, key, version.map(|version| Timestamp(version.0)))?;
         }

@@ -159,7 +159,9 @@ impl ClusterHandle {
         self.submit(request).await.unwrap_or(Err(SessionError::Closed)).map_err(Error::general)
     }
 
-    pub(super) fn now(&self) -> Time {
+    /// The time of the shell's clock, which has any beginning.
+    #[must_use]
+    pub fn now(&self) -> Time {
         self.shared.shell.now()
     }
 
@@ -172,7 +174,9 @@ impl ClusterHandle {
         self.shared.shell.spawn(Box::pin(task))
     }
 
-    pub(super) fn random(&self) -> u64 {
+    /// A random number.
+    #[must_use]
+    pub fn random(&self) -> u64 {
         self.shared.shell.random()
     }
 }

@@ -29,7 +29,7 @@ impl ObjectCluster {
         let client = Client::connect(program.endpoint()).await.unwrap();
         let names = client.keyspace("objects").await.unwrap();
         let bodies = client.keyspace(&bodies_of("objects")).await.unwrap();
-        let objects = ObjectClient::new(ClusterStore::new(client.clone(), names, bodies));
+        let objects = ObjectClient::new(ClusterStore::new(&client, names, bodies));
         let index = client.keyspace("default").await.unwrap();
         Self { program, client, objects, index }
     }
