@@ -27,6 +27,7 @@ mod network;
 mod node;
 pub mod plain_blobs;
 mod procedures;
+pub mod programs;
 pub mod redis;
 mod run;
 mod scenario;
@@ -37,5 +38,5 @@ pub mod transaction_results;
 pub mod workload;
 mod world;
 
-pub use run::{RunReport, run, run_cluster, run_twice};
+pub use run::{RunReport, run, run_cluster, run_programs, run_twice};
 pub use trace::LineRetention;

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::check::{Violation, check};
 use crate::cluster::{Limits, SimulatedCluster};
 use crate::coverage::Coverage;
+use crate::programs::ClientPrograms;
 use crate::trace::LineRetention;
 use crate::world::NodeWorld;
 
@@ -52,7 +53,16 @@ pub fn run(seed: u64, keep: LineRetention) -> RunReport {
 /// Runs a seed with a cluster, and checks its history.
 #[must_use]
 pub fn run_cluster(seed: u64, limits: Limits, keep: LineRetention) -> RunReport {
-    let mut world = SimulatedCluster::new(seed, keep, limits);
+    play_cluster(seed, SimulatedCluster::new(seed, keep, limits))
+}
+
+/// Runs a seed with a cluster whose clients run programs.
+#[must_use]
+pub fn run_programs(seed: u64, programs: Box<dyn ClientPrograms>, keep: LineRetention) -> RunReport {
+    play_cluster(seed, SimulatedCluster::with_programs(seed, keep, programs))
+}
+
+fn play_cluster(seed: u64, mut world: SimulatedCluster) -> RunReport {
     let played = catch_unwind(AssertUnwindSafe(|| world.run()));
     let troubles = world.violations.drain(..).map(|(checker, what)| Violation { checker, what });
     let mut violations: Vec<Violation> = troubles.collect();
@@ -64,6 +74,8 @@ pub fn run_cluster(seed: u64, limits: Limits, keep: LineRetention) -> RunReport 
             coverage.undecided = findings.undecided as u64;
             coverage.transactions = findings.transactions as u64;
             violations.extend(findings.violations);
+            let wrong = world.programs.programs.iter_mut().flat_map(|programs| programs.violations());
+            violations.extend(wrong.map(|what| Violation { checker: "programs", what }));
         }
         Err(panic) => {
             let text = panic.downcast_ref::<String>().map(String::as_str);

@@ -21,6 +21,8 @@ pub(crate) struct Streams {
     pub(crate) workload: Random,
     /// The pauses, deaths and returns of clients.
     pub(crate) client: Random,
+    /// What programs of the layers above do, and the scenario of their runs.
+    pub(crate) programs: Random,
 }
 
 impl Streams {
@@ -34,6 +36,7 @@ impl Streams {
             disk: root.fork(5),
             workload: root.fork(6),
             client: root.fork(7),
+            programs: root.fork(8),
         }
     }
 }

@@ -13,6 +13,7 @@ use zerohop_wire::{AbortReason, DecodeResult, Decoder, Encoder, Envelope, Failur
 use super::blobs::PlainBlobRun;
 use super::host::{host_and_port, instance_address};
 use super::joined_deltas::are_regrouped_and_split;
+use super::program_clients::ProgramClients;
 use super::record_batches::RecordBatches;
 use super::redis::PendingCrossPartitionUnits;
 use super::scans::PUTS_FROM;
@@ -69,6 +70,9 @@ impl SimulatedCluster {
         self.trace.record(now, format_args!("c{client} begins, life {life}"));
         if self.is_of_node(client) {
             return;
+        }
+        if self.programs.is_on() {
+            return ProgramClients { world: self }.begin(client);
         }
         for _ in 0..self.scenario.depth {
             let soon = self.streams.workload.below(20 * MS);

@@ -399,7 +399,7 @@ impl SimulatedCluster {
         // writes. A repair is in memory at first and on disk only after its segment is rewritten. A
         // restart may therefore find the corruption at any later time.
         self.watch.record_disk_fault(host, now);
-        self.lost_disks.insert(host, Time::NEVER);
+        self.watch.lost_disks.insert(host, Time::NEVER);
         self.watch.has_lost_disks = true;
         self.hosts[host].has_failed = true;
         self.coverage.fault(FaultKind::DisksCorrupt);

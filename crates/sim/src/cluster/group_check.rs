@@ -182,7 +182,10 @@ impl SimulatedCluster {
             let what = format!("{keyspace} is being dropped, though nothing can be under way in it any more");
             self.record_violation("whole", what);
         }
-        super::restarts::Restarts { world: self }.check();
+        // Restarts of an instance alone do not depend on what clients run.
+        if !self.programs.is_on() {
+            super::restarts::Restarts { world: self }.check();
+        }
         self.phase = ClusterPhase::Over;
     }
 
@@ -241,7 +244,7 @@ impl SimulatedCluster {
         let map = Arc::clone(&self.watch.map);
         let group = map.keyspace(keyspace).and_then(|known| known.group(partition));
         let Some((host, slot)) = group.and_then(|group| self.host_of(group.primary)) else { return false };
-        let is_corrupt = self.lost_disks.get(&host) == Some(&Time::NEVER);
+        let is_corrupt = self.watch.lost_disks.get(&host) == Some(&Time::NEVER);
         let Some(instance) = &mut self.hosts[host].slots[slot].instance else { return false };
         let mut replicas = instance.replicas();
         is_corrupt

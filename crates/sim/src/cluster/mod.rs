@@ -41,6 +41,7 @@ mod nodes;
 mod operator;
 mod pair_cuts;
 mod peers;
+mod program_clients;
 mod record;
 mod record_batches;
 mod recovery;
@@ -65,7 +66,7 @@ mod watch;
 mod watchers;
 mod without_epochs;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
 use zerohop_base::time::Time;
 use zerohop_control::command::{ManagerId, ManagerInfo};
@@ -84,6 +85,7 @@ use crate::limits::{
     QUIET_US, START,
 };
 use crate::network::{LinkArrival, LinkEnd, LinkId, Network, Opener, PacketInTransit};
+use crate::programs::ClientPrograms;
 use crate::streams::Streams;
 use crate::trace::{LineRetention, Trace};
 use crate::workload::draw::{OperationDraws, OperationMix};
@@ -96,6 +98,7 @@ use faults::ClusterFault;
 use host::{ClusterHost, manager_address};
 use operator::Operator;
 use peers::Peers;
+use program_clients::{ProgramClients, RunPrograms};
 use redis::{RedisEvent, RedisWorld};
 use scans::Scans;
 use scenario::ClusterScenario;
@@ -153,6 +156,11 @@ enum ClusterEvent {
     /// The connection of such a copy, or of an extra reader, ends.
     HangUp(LinkId),
     Fault(ClusterFault),
+    /// A client that runs a program dies.
+    ClientDies {
+        client: usize,
+        life: u32,
+    },
     /// An event of Redis clients.
     Redis(RedisEvent),
     Operate,
@@ -189,6 +197,7 @@ pub(crate) struct SimulatedCluster {
     snapshots: Snapshots,
     compares: Compares,
     scans: Scans,
+    pub(crate) programs: RunPrograms,
     redis: RedisWorld,
     streams: Streams,
     operator: Operator,
@@ -198,8 +207,6 @@ pub(crate) struct SimulatedCluster {
     /// Events for agents, queued until all effects of the current event are carried out; each with
     /// the life of the node that it concerns.
     pending: VecDeque<(usize, u32, DelayedEvent)>,
-    /// When the disks of a node were lost.
-    lost_disks: BTreeMap<usize, Time>,
     /// The keyspace that clients use most, and until when: a fault has struck one of its nodes.
     focus: Option<(KeyspaceId, Time)>,
     phase: ClusterPhase,
@@ -226,8 +233,19 @@ enum ClusterPhase {
 
 impl SimulatedCluster {
     pub(crate) fn new(seed: u64, keep: LineRetention, limits: Limits) -> Self {
+        Self::build(seed, keep, limits, RunPrograms::default())
+    }
+
+    /// A cluster whose clients run programs.
+    pub(crate) fn with_programs(seed: u64, keep: LineRetention, programs: Box<dyn ClientPrograms>) -> Self {
+        Self::build(seed, keep, Limits::default(), RunPrograms::new(Some(programs)))
+    }
+
+    fn build(seed: u64, keep: LineRetention, limits: Limits, programs: RunPrograms) -> Self {
         let mut streams = scenario::streams(seed);
-        let scenario = ClusterScenario::new(&mut streams.scenario, limits);
+        let mut scenario = ClusterScenario::new(&mut streams.scenario, limits);
+        programs.adapt(&mut scenario, &streams);
+        let region_splits = programs.region_splits(&streams);
         let now = START;
         // Nodes have clients of their own for Redis commands over several partitions.
         let clients = scenario.clients + scenario.nodes.len();
@@ -281,12 +299,14 @@ impl SimulatedCluster {
             compares: Compares::new(streams.workload.fork(3)),
             scans: Scans::new(streams.workload.fork(4)),
             redis: RedisWorld::new(scenario::redis_random(&streams), &scenario),
-            operator: Operator::new(scenario::region_splits_of(&streams, &scenario, limits)),
+            operator: Operator::new(
+                region_splits.unwrap_or_else(|| scenario::region_splits_of(&streams, &scenario, limits)),
+            ),
             streams,
             watch: ClusterWatch::default(),
             calls_with_late_copy: BTreeSet::new(),
             pending: VecDeque::new(),
-            lost_disks: BTreeMap::new(),
+            programs,
             focus: None,
             phase: ClusterPhase::Faults,
             applied_before: group_check::AppliedIndexes::new(),
@@ -351,6 +371,9 @@ impl SimulatedCluster {
             ClusterEvent::Repeat { instance_index: place, frame, waits } => self.repeat(place, &frame, waits),
             ClusterEvent::HangUp(link) => self.network.close(self.event_queue.now(), link, LinkEnd::Opener),
             ClusterEvent::Fault(fault) => self.inject(fault),
+            ClusterEvent::ClientDies { client, life } => {
+                ProgramClients { world: self }.die(client, life);
+            }
             ClusterEvent::Redis(event) => redis::RedisRun { world: self }.happen(event),
             ClusterEvent::Operate => self.operate(),
             ClusterEvent::Start(host) => self.start(host),
@@ -363,11 +386,16 @@ impl SimulatedCluster {
         let is_idle = |world: &Self| {
             let are_idle = world.clients.iter().all(|client| client.calls.is_empty());
             is_late
-                || are_idle && world.transacting.is_idle() && world.blobs.is_idle() && world.redis.is_idle()
+                || are_idle
+                    && world.transacting.is_idle()
+                    && world.blobs.is_idle()
+                    && world.redis.is_idle()
+                    && world.programs.is_idle()
         };
         match self.phase {
             ClusterPhase::Quiet if is_idle(self) => {
                 self.phase = ClusterPhase::Last;
+                ProgramClients { world: self }.conclude();
                 self.read_everything();
                 redis::RedisRun { world: self }.read_everything();
             }
@@ -381,7 +409,7 @@ impl SimulatedCluster {
 
     fn grow_quiet(&mut self) {
         let count = self.coverage.operations;
-        if count < CLUSTER_OPERATIONS_MIN {
+        if count < CLUSTER_OPERATIONS_MIN && !self.programs.is_on() {
             let later = self.now().after_us(500_000);
             if later < self.scenario.faults_end.after_us(CLUSTER_CALLS_US) {
                 return self.event_queue.at(later, ClusterEvent::Quiet);
@@ -393,6 +421,7 @@ impl SimulatedCluster {
             );
         }
         self.phase = ClusterPhase::Quiet;
+        self.programs.stop();
         self.snapshots.end_all();
     }
 

@@ -297,7 +297,8 @@ impl SimulatedCluster {
         let Some(first) = host.folder.first_instance else { return (true, false) };
         let map = Arc::clone(&host.folder.map);
         let named = host.folder.node.and_then(|node| map.node(node)).map(|node| node.incarnation());
-        let is_sound = !self.targeted_faults.failed_disks.contains(&at) && !self.lost_disks.contains_key(&at);
+        let is_sound =
+            !self.targeted_faults.failed_disks.contains(&at) && !self.watch.lost_disks.contains_key(&at);
         let (mut trouble, mut damaged) = (None, None);
         let count = host.slots.len() as u32;
         for (slot, found) in host.slots.iter_mut().enumerate() {
@@ -389,7 +390,7 @@ impl SimulatedCluster {
         self.watch_end(at, how);
         self.watch_coordinators(at);
         if how == NodeEnd::DisksLost {
-            self.lost_disks.insert(at, now);
+            self.watch.lost_disks.insert(at, now);
         }
         let host = &mut self.hosts[at];
         host.is_up = false;
@@ -459,7 +460,7 @@ impl SimulatedCluster {
             }
         }
         // Corruption alone may explain the difference.
-        if !self.lost_disks.values().any(|at| *at == Time::NEVER) {
+        if !self.watch.lost_disks.values().any(|at| *at == Time::NEVER) {
             differing.into_iter().for_each(|text| self.record_violation("I6", format!("n{at}: {text}")));
         }
     }

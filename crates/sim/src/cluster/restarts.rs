@@ -38,7 +38,7 @@ impl Restarts<'_> {
     pub(super) fn check(&mut self) {
         for host in 0..self.world.hosts.len() {
             // What is corrupt on its disk may be found at any time.
-            if self.world.lost_disks.get(&host) == Some(&Time::NEVER) {
+            if self.world.watch.lost_disks.get(&host) == Some(&Time::NEVER) {
                 continue;
             }
             for slot in 0..self.world.hosts[host].slots.len() {

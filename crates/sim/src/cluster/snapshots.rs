@@ -106,6 +106,9 @@ impl SimulatedCluster {
     /// A keyspace of transactions is about to be split: clients that know its partitions of now
     /// open snapshots of it later.
     pub(super) fn begin_snapshots_over_split(&mut self) {
+        if self.programs.is_on() {
+            return;
+        }
         for at in 1..=SNAPSHOTS_OF_SPLIT {
             let client = self.snapshots.random.below(self.scenario.clients as u64) as usize;
             if self.is_paused(client) {

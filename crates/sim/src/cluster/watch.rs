@@ -52,6 +52,8 @@ pub(super) struct ClusterWatch {
     disk_fault_since: BTreeMap<usize, Time>,
     pauses: BTreeMap<usize, (Time, Time)>,
     losses: Vec<Loss>,
+    /// When the disks of a node were lost.
+    pub(super) lost_disks: BTreeMap<usize, Time>,
 }
 
 #[derive(Debug)]
@@ -514,7 +516,7 @@ impl SimulatedCluster {
     /// Whether an instance's disks were lost at this time or later.
     fn has_lost_disk_since(&self, instance: InstanceId, at: Time) -> bool {
         let Some((host, _)) = self.host_of(instance) else { return true };
-        self.lost_disks.get(&host).is_some_and(|lost| *lost >= at)
+        self.watch.lost_disks.get(&host).is_some_and(|lost| *lost >= at)
     }
 
     /// The control group reports that a partition goes on with a log in doubt.
