@@ -90,6 +90,12 @@ impl Replica {
             Err(
                 EngineError::DiskFull { .. } | EngineError::Scarce { .. } | EngineError::MemoryFull { .. },
             ) => return Ok(()),
+            // A part that was sent again ends elsewhere than the first time: the primary begins again.
+            Err(EngineError::NotNext { .. }) if matches!(holds, StatePart::Log { .. }) => {
+                self.follow.snapshot_install = None;
+                self.acknowledge_parts((as_of, attempt), (0, &[]), effects);
+                return Ok(());
+            }
             Err(error) => {
                 self.follow.snapshot_install = None;
                 return Err(error);

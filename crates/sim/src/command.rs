@@ -258,12 +258,8 @@ mod tests {
             limits: Limits { kinds: kinds_of("moves").unwrap(), ..Limits::default() },
         };
         assert_eq!(play.line(7), "zerohop sim --seed 7 --scenario moves");
-        let limits = Limits {
-            kinds: Kinds::of(&[FaultKind::Loss]),
-            clients: 2,
-            fault_windows: 1,
-            shared_log: false,
-        };
+        let limits =
+            Limits { kinds: Kinds::of(&[FaultKind::Loss]), clients: 2, fault_windows: 1, shared_log: false };
         assert_eq!(
             RunSettings { limits, ..play }.line(7),
             "zerohop sim --seed 7 --scenario moves --kinds 1 --clients 2 --fault-windows 1"

@@ -138,6 +138,9 @@ const NODE_SEEDS: &str = "0..25";
 /// So many seeds of clusters at most: it ends once every counted case was seen, and fails if one is
 /// missing then (docs/testing.md).
 const CLUSTER_SEEDS: &str = "80";
+/// So many seeds of clusters over shared logs, from this one on: with splits, snapshot installs and a start on a full disk.
+const SHARED_LOG_SEEDS: &str = "6";
+const SHARED_LOG_SEED: &str = "50";
 
 fn jobs(
     workspace: &Workspace,
@@ -157,6 +160,8 @@ fn jobs(
         };
         jobs.push(simulate("seeds of one node", &["--seeds", NODE_SEEDS]));
         jobs.push(simulate("seeds of clusters", &["cluster", "--until-covered", "--seeds", CLUSTER_SEEDS]));
+        let shared = ["cluster", "--shared-log", "--seed", SHARED_LOG_SEED, "--seeds", SHARED_LOG_SEEDS];
+        jobs.push(simulate("seeds of clusters over shared logs", &shared));
     }
     for (step, weight) in JOBS_OF_SUITES.into_iter().filter(|(step, _)| requested.has(step)) {
         let mut command = Command::new(this);

@@ -380,7 +380,11 @@ impl<D: Disk> Engine<D> {
                 }
             }
         }
-        if !is_unused && is_to_disk && (durability == Durability::Sync || before == Durability::Memory) {
+        let (io, store) = self.store(handle)?;
+        // What recovery has found is durable: after a crash on a full disk there may be no room for a flush.
+        let is_durable = store.durable_index(&mut io.logs) >= io.logs.view(store.handle).last().1;
+        let needs_sync = durability == Durability::Sync || before == Durability::Memory;
+        if !is_unused && is_to_disk && needs_sync && !is_durable {
             self.flush_shared(true)?;
         }
         let Engine { partitions, maintenance, .. } = self;

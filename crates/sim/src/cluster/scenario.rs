@@ -377,7 +377,7 @@ impl ClusterScenario {
             ..peers(random, kinds)
         };
         let mut engine = engine_options(random);
-        engine.shared_log = limits.shared_log.then_some(SHARED_LOG);
+        engine.shared_log = limits.shared_log.then_some(LogId([5; 16]));
         if kinds.has(FaultKind::CrashPoints) {
             engine.check_after_bytes = *crash_points.pick(&CHECKS_AFTER_BYTES);
         }
@@ -559,9 +559,6 @@ fn peers(random: &mut Random, kinds: Kinds) -> PeerFaults {
         clock_step_ms: 1,
     }
 }
-
-/// The id of the log of each instance, if all of its partitions share one.
-const SHARED_LOG: LogId = LogId([5; 16]);
 
 /// Small files and little memory, so that a short run seals segments, compacts them and takes
 /// checkpoints.
