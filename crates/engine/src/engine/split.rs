@@ -189,8 +189,13 @@ impl<D: Disk> Engine<D> {
                     }
                     return Err(full(self, error));
                 }
-                // Whether it has happened is unknown until the folder is opened again: the log has stopped.
-                flushed => flushed?,
+                Err(error) => {
+                    if let Some(shared) = self.io.logs.shared_mut() {
+                        shared.forget_children(&numbered);
+                    }
+                    return Err(error);
+                }
+                Ok(()) => {}
             }
         }
         self.io.disk.reached(CrashPoint::SplitDecided);

@@ -16,9 +16,9 @@ pub struct RunPlace {
     pub(crate) first_index: u64,
     pub(crate) generation: u32,
     pub(crate) offset: u64,
-    /// In a shared log: the place, and how many files had failed when it was the next.
+    /// In a shared log: the place, and how often entries had been moved despite holds when it was the next.
     pub(crate) install: InstallPlace,
-    pub(crate) failed_files: u64,
+    pub(crate) moves: u64,
 }
 
 /// The result of reading a log.

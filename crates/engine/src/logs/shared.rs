@@ -45,7 +45,10 @@ pub(crate) struct SharedLogs {
     uncounted_bytes: u64,
     /// Bytes of memory in the account of the instance.
     counted_bytes: u64,
+    /// What senders of snapshot installs and scrubs know of the segments that they read, by handle.
     pub(super) sent: BTreeMap<u32, SentSegment>,
+    /// See [`SharedLogs::moves_despite_holds`].
+    pub(super) moves_despite_holds: u64,
 }
 
 /// A partition's part of the log.
@@ -85,6 +88,7 @@ impl SharedLogs {
             uncounted_bytes: 0,
             counted_bytes: 0,
             sent: BTreeMap::new(),
+            moves_despite_holds: 0,
         };
         Ok((logs, slots))
     }
@@ -345,6 +349,7 @@ impl SharedLogs {
         let begun = self.log.begin(&[NewLogPartition { is_incoming: true, ..new }], None)?;
         let Some(&slot) = begun.first() else { return Ok(Vec::new()) };
         let (mut moved, mut bytes) = (Vec::with_capacity(places.len()), Vec::new());
+        self.moves_despite_holds += 1;
         let mut is_complete = is_incoming;
         for (index, from) in places {
             if index > committed.1 && !std::mem::replace(&mut is_complete, true) {
@@ -365,6 +370,8 @@ impl SharedLogs {
             self.log.end_incoming(slot, committed)?;
         }
         self.log.note_progress(slot, facts.commit, 0);
+        let is_held = self.part(handle).hold.is_some();
+        self.hold_entries(handle, false);
         self.log.drop_partition(former)?;
         self.set_handle(former, None);
         self.set_handle(slot, Some(handle));
@@ -374,6 +381,9 @@ impl SharedLogs {
             used: moved.iter().map(|one| one.to.entry_bytes as u64).sum(),
             ..PartSizes::default()
         };
+        if is_held {
+            self.hold_entries(handle, true);
+        }
         Ok(moved)
     }
 

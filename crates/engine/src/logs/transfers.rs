@@ -10,7 +10,7 @@ use crate::error::{EngineError, EngineResult};
 use crate::log::shared::format::{LogPlace, SharedHead};
 use crate::log::shared::install_run::InstallPlace;
 use crate::log::shared::live_bytes::EntryUse;
-use crate::log::shared::rounds::learn_runs;
+use crate::log::shared::rounds::learn_runs_of;
 use crate::log::shared::streams::{LogSlot, NewLogPartition};
 use crate::log::{AppendedPlace, StoreFacts};
 use crate::planted::{Bug, is_planted};
@@ -19,8 +19,11 @@ impl SharedLogs {
     /// Whether the entries of a partition stay where they are.
     pub(crate) fn hold_entries(&mut self, handle: u32, holds: bool) {
         let part = self.parts.of_mut(handle);
-        if !holds {
+        // Without a hold, compaction may have moved entries into a segment since it was looked at.
+        if part.hold.is_none() || !holds {
             self.sent.remove(&handle);
+        }
+        if !holds {
             part.hold.take().into_iter().for_each(|hold| self.compaction.release(hold));
         } else if let (Some(slot), None) = (part.slot, part.hold) {
             part.hold = Some(self.compaction.hold_entries(&mut self.log, slot));
@@ -32,9 +35,16 @@ impl SharedLogs {
         self.part(handle).sizes.used
     }
 
-    /// How many files have failed: entries of those have other places.
-    pub(crate) fn failed_files(&self) -> u64 {
-        self.log.failed_files()
+    /// How often entries that are held have got other places: because a file has failed, for a repair, or on their way to the disk.
+    pub(crate) fn moves_despite_holds(&self) -> u64 {
+        self.log.failed_files() + self.moves_despite_holds
+    }
+
+    /// Nothing of a partition is being read any more, unless its entries are held for that.
+    pub(crate) fn forget_sent(&mut self, handle: u32) {
+        if self.part(handle).hold.is_none() {
+            self.sent.remove(&handle);
+        }
     }
 
     /// The number of the first segment from a number on.
@@ -56,7 +66,7 @@ impl SharedLogs {
         let Some(slot) = self.part(handle).slot else { return Ok(None) };
         let is_it = |sent: &SentSegment| sent.number == number && sent.through >= through;
         if !self.sent.get(&handle).is_some_and(is_it) {
-            while learn_runs(&mut self.log, disk)? {}
+            learn_runs_of(&mut self.log, disk, number)?;
             let entries = self.log.entries_of_segment(disk, slot, number)?;
             self.sent.insert(handle, SentSegment { number, through, entries });
         }
@@ -104,6 +114,7 @@ impl SharedLogs {
         (was, entry_use): (Option<EntryUse>, EntryUse),
     ) -> EngineResult<AppendedPlace> {
         let slot = self.part(handle).slot.ok_or(EngineError::UnknownPartition)?;
+        self.moves_despite_holds += 1;
         let place = self.log.append_copy(slot, head, key, payload, entry_use)?;
         let to = self.placed(place, head)?;
         let from = CountedEntry::at(head.index, at);
@@ -228,6 +239,16 @@ impl SharedLogs {
         self.set_handle(slot, None);
         self.compaction.release_all(slot);
         Ok(begun)
+    }
+
+    /// Whether the split has happened is not known, as the log has stopped: there are no children.
+    pub(crate) fn forget_children(&mut self, children: &[(PartitionId, u32)]) {
+        for (_, handle) in children {
+            if let Some(slot) = self.part(*handle).slot {
+                self.set_handle(slot, None);
+            }
+            self.remove(*handle);
+        }
     }
 
     /// The partition that was split has nothing any more.

@@ -250,7 +250,10 @@ impl PartitionStore {
         while scrubbed.bytes == 0 || scrubbed.bytes < bytes_max as u64 {
             let Io { disk, logs, .. } = io;
             let Some(shared) = logs.shared_mut() else { return Ok(scrubbed) };
-            let Some(number) = shared.segment_from(position.index) else { return Ok(scrubbed) };
+            let Some(number) = shared.segment_from(position.index) else {
+                shared.forget_sent(self.handle);
+                return Ok(scrubbed);
+            };
             if number != position.index {
                 position = ScrubPosition { index: number, ..ScrubPosition::default() };
             }

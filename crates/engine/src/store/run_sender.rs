@@ -58,9 +58,9 @@ pub(crate) fn send_run<D: Disk>(
     (through, bytes): (u64, usize),
     out: &mut Vec<u8>,
 ) -> EngineResult<LogRun> {
-    let failed_files = io.logs.shared().map_or(0, |shared| shared.failed_files());
+    let moves = io.logs.shared().map_or(0, |shared| shared.moves_despite_holds());
     let begins = place.install == InstallPlace::default();
-    if !begins && place.failed_files != failed_files {
+    if !begins && place.moves != moves {
         return Ok(LogRun::Replaced);
     }
     let writer = RunWriter::new(store.id.index_seed, place.install, out);
@@ -80,7 +80,7 @@ pub(crate) fn send_run<D: Disk>(
     }
     let RunSender { writer, next, .. } = sender;
     writer.end(next);
-    (place.install, place.failed_files) = (next, failed_files);
+    (place.install, place.moves) = (next, moves);
     Ok(LogRun::Bytes { begins })
 }
 

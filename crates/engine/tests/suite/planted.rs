@@ -57,7 +57,7 @@ const KNOWN_SHARED: [MutantRow; 20] = [
     (Bug::DroppedEntriesReplayed, &[4]),
     (Bug::UnfinishedRoundUsed, &[13]),
     (Bug::EntryAboveSectionDropped, &[0]),
-    (Bug::CachedRoundCountedDurable, &[909]),
+    (Bug::CachedRoundCountedDurable, &[1389]),
     (Bug::UncommittedTailInOneChild, &[2]),
     (Bug::SplitNotSynced, &[582]),
     (Bug::RepairedEntryNotNamed, &[0]),

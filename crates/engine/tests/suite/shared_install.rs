@@ -6,7 +6,7 @@ use zerohop_engine::disk::simulated::SimulatedDisk;
 use zerohop_engine::log::shared::format::LogId;
 use zerohop_engine::{
     Durability, Engine, EngineError, EngineOptions, EntryKind, EntryMeta, FLAG_LIST, Handle, LogRun,
-    PartitionId, PartitionOptions, RunPlace,
+    PartitionId, PartitionOptions, RunPlace, ScrubPosition,
 };
 
 use crate::support::TestEngine as Store;
@@ -88,6 +88,15 @@ impl SharedInstance {
         }
     }
 
+    fn scrub(&mut self) {
+        let mut at = Some(ScrubPosition::default());
+        while let Some(from) = at {
+            let scrubbed = self.engine.scrub(self.p, from, 10_000).expect("reads");
+            assert!(scrubbed.corrupt.is_empty() && !scrubbed.is_unreadable);
+            at = scrubbed.next;
+        }
+    }
+
     fn records(&mut self) -> Vec<Option<Vec<u8>>> {
         (0..KEYS).map(|key| self.engine.lookup_assembled(self.p, &[key as u8]).expect("reads")).collect()
     }
@@ -127,10 +136,18 @@ fn runs(seed: u64) {
         if random.below(4) == 0 {
             from.maintain(1);
         }
+        if random.below(20) == 0 {
+            from.scrub();
+        }
         if random.below(200) == 0 && from.durability != Durability::Memory {
             from.engine.sync().expect("syncs");
             from.restart();
         }
+    }
+    if random.below(2) == 0 {
+        // What is known of a segment is of no use once compaction has moved entries into it.
+        from.scrub();
+        from.maintain(random.below(40));
     }
     let mut to = SharedInstance::open(&SimulatedDisk::new(seed + 1), durability(&mut random));
     from.engine.pause_compaction(from.p, true).expect("is open");
@@ -169,7 +186,7 @@ fn runs(seed: u64) {
     to.complete(last).expect("ends");
     to.follow(&mut from, last.1);
     from.engine.pause_compaction(from.p, false).expect("is open");
-    assert_eq!(to.records(), from.records(), "seed {seed}");
+    check_same(&mut to, &mut from, &format!("seed {seed}"));
     for _ in 0..40 {
         let after = from.engine.partition_stats(from.p).expect("is open").last.1;
         from.write(&mut random);
@@ -177,15 +194,15 @@ fn runs(seed: u64) {
         to.maintain(1);
         from.maintain(1);
     }
-    assert_eq!(to.records(), from.records(), "seed {seed}, later");
+    check_same(&mut to, &mut from, &format!("seed {seed}, later"));
     let counts = to.engine.recount(to.p).expect("reads");
     assert!(counts.iter().all(|count| count.is_right()), "seed {seed}: {counts:?}");
     if to.durability != Durability::Memory {
         to.engine.sync().expect("syncs");
         to.restart();
-        assert_eq!(to.records(), from.records(), "seed {seed}, after a crash");
+        check_same(&mut to, &mut from, &format!("seed {seed}, after a crash"));
         to.maintain(100);
-        assert_eq!(to.records(), from.records(), "seed {seed}, compacted after a crash");
+        check_same(&mut to, &mut from, &format!("seed {seed}, compacted after a crash"));
     }
 }
 
@@ -194,6 +211,15 @@ fn installed_records_equal_those_of_a_sender_that_goes_on() {
     for seed in crate::support::seeds(150) {
         runs(seed);
     }
+}
+
+/// Both have the same records.
+fn check_same(to: &mut SharedInstance, from: &mut SharedInstance, when: &str) {
+    let (found, expected) = (to.records(), from.records());
+    let differ = |key: &usize| found[*key] != expected[*key];
+    let lengths = |key: usize| [&found, &expected].map(|all| all[key].as_ref().map(Vec::len));
+    let wrong: Vec<_> = (0..found.len()).filter(differ).map(|key| (key, lengths(key))).collect();
+    assert!(wrong.is_empty(), "{when}: keys with other values, and their lengths: {wrong:?}");
 }
 
 /// Installs a log with a power cut after this many disk operations. Returns an error in the remaining state, if there is one.
@@ -249,10 +275,9 @@ fn test_finds_every_shared_install_mutant() {
     }
 }
 
-#[test]
-fn corrupt_entry_is_reported_and_not_sent() {
-    let disk = SimulatedDisk::new(3);
-    let mut from = SharedInstance::open(&disk, Durability::DEFAULT);
+/// Twenty entries of 1,041 bytes, which a checkpoint covers: they are not read at a start, and none is in memory after this one.
+fn restarted_with_entries(disk: &SimulatedDisk) -> SharedInstance {
+    let mut from = SharedInstance::open(disk, Durability::DEFAULT);
     for number in 0..20_u8 {
         from.timestamp += 1;
         let payload = [number; 1000];
@@ -260,13 +285,24 @@ fn corrupt_entry_is_reported_and_not_sent() {
             .write(from.p, EntryKind::Put, 0, from.timestamp, &[number], &payload)
             .expect("is accepted");
     }
-    // What a checkpoint covers is not read at the next start.
     from.engine.checkpoint_begin(from.p, b"state").expect("begins");
     from.engine.finish_work(from.p).expect("ends");
     from.engine.sync().expect("syncs");
     from.restart();
-    let file = "log/0000000000000001.log";
-    disk.corrupt_at(file, 5_137 + 1_041 + 600, 1).expect("becomes corrupt");
+    from
+}
+
+/// The first segment of the log, which has the entries.
+const SEGMENT: &str = "log/0000000000000001.log";
+
+/// An offset in the payload of the second or third entry.
+const IN_PAYLOAD: u64 = 5_137 + 1_041 + 600;
+
+#[test]
+fn corrupt_entry_is_reported_and_not_sent() {
+    let disk = SimulatedDisk::new(3);
+    let mut from = restarted_with_entries(&disk);
+    disk.corrupt_at(SEGMENT, IN_PAYLOAD, 1).expect("becomes corrupt");
     let (mut place, mut run, mut seen) = (RunPlace::default(), Vec::new(), Vec::new());
     for _ in 0..3 {
         seen.push(from.engine.read_run(from.p, &mut place, (20, 100_000), &mut run).expect("is read"));
@@ -274,4 +310,24 @@ fn corrupt_entry_is_reported_and_not_sent() {
     let corrupt = seen.pop().expect("is there");
     let LogRun::Corrupt { index } = corrupt else { panic!("{corrupt:?}") };
     assert!((2..4).contains(&index) && seen == [LogRun::Bytes { begins: true }, corrupt], "{seen:?}");
+}
+
+/// The repaired entry is in a segment that was sent already.
+#[test]
+fn install_begins_again_after_a_repair() {
+    let disk = SimulatedDisk::new(3);
+    let mut from = restarted_with_entries(&disk);
+    from.engine.pause_compaction(from.p, true).expect("is open");
+    let (mut place, mut run) = (RunPlace::default(), Vec::new());
+    let first = from.engine.read_run(from.p, &mut place, (20, 1), &mut run).expect("is read");
+    assert_eq!(first, LogRun::Bytes { begins: true });
+    disk.corrupt_at(SEGMENT, IN_PAYLOAD, 1).expect("becomes corrupt");
+    let scrubbed = from.engine.scrub(from.p, ScrubPosition::default(), 100_000).expect("reads");
+    let [corrupt] = scrubbed.corrupt[..] else { panic!("{scrubbed:?}") };
+    let number = corrupt.index as u8 - 1;
+    let name = (corrupt.epoch, corrupt.index, corrupt.index + 1);
+    assert_eq!(from.engine.repair(from.p, name, &[number], &[number; 1000]), Ok(true));
+    let next = from.engine.read_run(from.p, &mut place, (20, 1), &mut run).expect("is read");
+    assert_eq!(next, LogRun::Replaced);
+    assert_eq!(from.engine.lookup_assembled(from.p, &[number]).expect("reads"), Some(vec![number; 1000]));
 }

@@ -467,8 +467,19 @@ impl LogRounds {
 /// # Errors
 /// [`EngineError::Disk`].
 pub fn learn_runs(log: &mut SharedLog, disk: &mut impl Disk) -> EngineResult<bool> {
-    let unknown = log.sealed.values_mut().find(|segment| !segment.state.are_runs_known);
-    let Some(segment) = unknown else { return Ok(false) };
+    let unknown = log.sealed.values().find(|segment| !segment.state.are_runs_known);
+    let Some(number) = unknown.map(|segment| segment.header.number) else { return Ok(false) };
+    learn_runs_of(log, disk, number)?;
+    Ok(true)
+}
+
+/// Reads the runs of a segment, if recovery has not.
+///
+/// # Errors
+/// [`EngineError::Disk`].
+pub(crate) fn learn_runs_of(log: &mut SharedLog, disk: &mut impl Disk, number: u64) -> EngineResult<()> {
+    let unknown = log.sealed.get_mut(&number).filter(|segment| !segment.state.are_runs_known);
+    let Some(segment) = unknown else { return Ok(()) };
     segment.runs = match read_footer(segment, disk)? {
         Some(footer) => footer.runs,
         None => {
@@ -478,7 +489,7 @@ pub fn learn_runs(log: &mut SharedLog, disk: &mut impl Disk) -> EngineResult<boo
         }
     };
     segment.state.are_runs_known = true;
-    Ok(true)
+    Ok(())
 }
 
 /// The footer, if the segment ends with one that is as it was written.
