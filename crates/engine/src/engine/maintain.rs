@@ -157,7 +157,13 @@ impl<D: Disk> Engine<D> {
             None => self.step_compactions()?,
         };
         let forgetting = self.drop_versions();
-        Ok(checkpoint || compaction || forgetting || dropping)
+        let warming = self.step_warm_up();
+        Ok(checkpoint || compaction || forgetting || dropping || warming)
+    }
+
+    fn step_warm_up(&mut self) -> bool {
+        let (logs, mut resources) = self.io.split_resources();
+        logs.shared_mut().is_some_and(|shared| shared.step_warm_up(&mut resources))
     }
 
     /// Releases some older versions that no snapshot can read any more. Returns whether there are more.

@@ -20,6 +20,7 @@ use crate::log::shared::recover::{LogRecovery, resume};
 use crate::log::shared::rounds::LogRounds;
 use crate::log::shared::streams::{LogSlot, NewLogPartition, SharedLog, SharedLogOptions};
 use crate::log::shared::victims::SlotOwners;
+use crate::log::shared::warm_up::WarmUp;
 use crate::log::{AppendedPlace, StoreFacts};
 use crate::resources::LogResources;
 
@@ -47,6 +48,7 @@ pub(crate) struct SharedLogs {
     counted_bytes: u64,
     /// What senders of snapshot installs and scrubs know of the segments that they read, by handle.
     pub(super) sent: BTreeMap<u32, SentSegment>,
+    pub(crate) warm_up: WarmUp,
     /// See [`SharedLogs::moves_despite_holds`].
     pub(super) moves_despite_holds: u64,
 }
@@ -76,6 +78,7 @@ impl SharedLogs {
     ) -> EngineResult<(SharedLogs, Vec<LogSlot>)> {
         let (log, rounds, slots) = resume(disk, options, recovery)?;
         let logs = SharedLogs {
+            warm_up: WarmUp::new(&log),
             log,
             rounds,
             compaction: LogCompaction::default(),
@@ -228,6 +231,17 @@ impl SharedLogs {
             None => io.memory.freed((self.counted_bytes - now) as usize),
         }
         self.counted_bytes = now;
+    }
+
+    /// Reads a block of what recovery has found back into memory, while an eighth of that is free. Returns whether there may be more.
+    pub(crate) fn step_warm_up<D: Disk>(&mut self, io: &mut LogResources<'_, D>) -> bool {
+        if !self.warm_up.is_done() {
+            let budget = io.memory.budget_bytes - io.memory.budget_bytes / 8;
+            let room = budget.saturating_sub(io.memory.resident_bytes) as u64;
+            self.warm_up.step(&mut self.log, io.disk, room);
+            self.count_memory(io);
+        }
+        !self.warm_up.is_done()
     }
 
     /// Evicts the oldest segments, as far as they survive a crash, until the memory is within its budget.

@@ -207,3 +207,34 @@ fn round_that_was_never_durable_is_no_damage_to_later_starts() {
         disk.crash();
     }
 }
+
+/// A start reads the log back into memory as far as there is room, and takes no block with bytes that are not as they were written.
+#[test]
+fn log_is_read_back_into_memory_after_a_start() {
+    let disk = SimulatedDisk::new(1);
+    let mut store = SharedStore::open(disk.clone());
+    let p = store.partition(1, Durability::Sync);
+    (0..600).for_each(|key| store.put(p, key, 1));
+    store.engine.sync().expect("syncs");
+    store.engine.checkpoint_begin(p, &[]).expect("begins");
+    store.engine.finish_work(p).expect("ends");
+    store.engine.sync().expect("syncs");
+    drop(store.engine);
+    disk.crash();
+    let mut store = SharedStore::open(disk.clone());
+    let p = store.partition(1, Durability::Sync);
+    // The second segment has a wrong byte, and is not taken.
+    let (wrong, later) = ("log/0000000000000002.log", "log/0000000000000005.log");
+    disk.corrupt_at(wrong, 20_000, 1).expect("is there");
+    let before = store.engine.stats().resident_bytes;
+    store.maintain(1);
+    let resident = store.engine.stats().resident_bytes - before;
+    assert!((550_000..700_000).contains(&resident), "{resident} bytes of 630 KB");
+    // What is in memory is not read from the disk.
+    disk.corrupt_at(later, 20_000, 1).expect("is there");
+    let read = |store: &mut SharedStore, key: u64| {
+        store.engine.lookup_assembled(p, format!("key {key}").as_bytes()).is_ok_and(|value| value.is_some())
+    };
+    let unread: Vec<u64> = (0..600).filter(|key| !read(&mut store, *key)).collect();
+    assert_eq!(unread.len(), 1, "only the entry in the second segment: {unread:?}");
+}

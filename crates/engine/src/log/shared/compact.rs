@@ -23,8 +23,10 @@ use crate::disk::crash_point::CrashPoint;
 use crate::error::EngineResult;
 use crate::planted::{Bug, is_planted};
 
-/// What is to be done is counted again after so many bytes were appended.
+/// What is to be done is counted again after so many bytes were appended, or so many for each run of a partition in a segment: the
+/// count looks at all of them.
 const PACE_EVERY_BYTES: u64 = 256 << 10;
+const PACE_EVERY_BYTES_A_RUN: u64 = 1 << 10;
 
 /// A promise of [`LogCompaction::hold`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,6 +68,8 @@ impl EmptyVictim {
 struct CompactionRate {
     /// Bytes appended when it was counted.
     counted_at: Option<u64>,
+    /// It is counted again after so many more.
+    every_bytes: u64,
     /// Bytes that may be read.
     budget: u64,
     /// The disk has less room than what is dead.
@@ -174,7 +178,7 @@ impl LogCompaction {
     /// copied. If `free_bytes` and spares are less than what is dead, it is due as long as there are victims.
     pub fn is_due(&mut self, log: &SharedLog, rounds: &LogRounds, free_bytes: u64) -> bool {
         let appended = log.marks.appended;
-        if self.pace.counted_at.is_none_or(|before| appended - before >= PACE_EVERY_BYTES) {
+        if self.pace.counted_at.is_none_or(|before| appended - before >= self.pace.every_bytes) {
             self.count(log, rounds, free_bytes);
         }
         let may_read = self.pace.budget > 0 || self.pace.is_short;
@@ -214,6 +218,7 @@ impl LogCompaction {
         let most = dead + used + left;
         self.pace = CompactionRate {
             counted_at: Some(appended),
+            every_bytes: PACE_EVERY_BYTES.max(PACE_EVERY_BYTES_A_RUN * log.runs()),
             budget: self.pace.budget.saturating_add(u64::try_from(earned).unwrap_or(most)).min(most),
             is_short,
             has_empty: victims.iter().any(|victim| victim.is_empty),

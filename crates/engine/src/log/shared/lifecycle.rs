@@ -142,6 +142,12 @@ impl SharedLog {
         self.options.segment_bytes
     }
 
+    /// How many runs all segments have.
+    pub(crate) fn runs(&self) -> u64 {
+        let segments = self.sealed.values().chain(self.open.iter().flatten());
+        segments.map(|segment| segment.runs.len() as u64).sum()
+    }
+
     /// The number of the first segment from a number on.
     pub(crate) fn segment_from(&self, number: u64) -> Option<u64> {
         let open = self.open.iter().flatten().map(|open| open.header.number).filter(|open| *open >= number);

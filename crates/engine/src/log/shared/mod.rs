@@ -42,3 +42,4 @@ mod tail;
 #[cfg(test)]
 mod tests;
 pub(crate) mod victims;
+pub(crate) mod warm_up;

@@ -35,7 +35,7 @@ pub(crate) struct SharedSegment {
     /// Length, memory included.
     pub(crate) bytes: u64,
     pub(crate) base: HeadBase,
-    blocks: Vec<Option<Vec<u8>>>,
+    pub(super) blocks: Vec<Option<Vec<u8>>>,
     /// The runs of its entries.
     pub(crate) runs: Vec<RunRow>,
     pub(crate) header: SharedHeader,
@@ -451,7 +451,7 @@ impl SharedSegment {
     }
 
     /// The bytes at an offset if they are in one block in memory; at most `bytes`, less at the segment's end. They are as they
-    /// were written: what was evicted is not read into memory again.
+    /// were written.
     #[inline]
     pub(crate) fn in_memory(&self, offset: u64, bytes: usize) -> Option<&[u8]> {
         let block = self.blocks.get(offset as usize / LOG_BLOCK_BYTES)?.as_ref()?;

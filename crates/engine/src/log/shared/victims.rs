@@ -159,7 +159,8 @@ pub(super) fn victims(
         return Vec::new();
     }
     let owners = SlotOwners::of(log);
-    let obstacles = CompactionBlockers::of(log, &owners);
+    // Most of the time no segment has removals.
+    let mut obstacles = None;
     let numbers = log.segments();
     let mut victims = Vec::new();
     let mut blocking: Vec<u64> = Vec::new();
@@ -172,6 +173,7 @@ pub(super) fn victims(
         let (total, LiveBytes { live, kept, .. }) = (segment.entry_bytes(), segment.uses.sums());
         let (mut stay, mut obstacle) = (0, None);
         for (slot, bytes, last) in segment.uses.removals() {
+            let obstacles = obstacles.get_or_insert_with(|| CompactionBlockers::of(log, &owners));
             if !obstacles.may_go(log, LogSlot(slot), last, number) {
                 stay += u64::from(bytes);
                 obstacle = obstacle.or(obstacles.obstacle(LogSlot(slot), last, number));
