@@ -237,7 +237,7 @@ impl SharedLogs {
     pub(crate) fn step_warm_up<D: Disk>(&mut self, io: &mut LogResources<'_, D>) -> bool {
         if !self.warm_up.is_done() {
             let budget = io.memory.budget_bytes - io.memory.budget_bytes / 8;
-            let room = budget.saturating_sub(io.memory.resident_bytes) as u64;
+            let room = budget.saturating_sub(io.memory.resident_bytes);
             self.warm_up.step(&mut self.log, io.disk, room);
             self.count_memory(io);
         }
@@ -384,7 +384,7 @@ impl SharedLogs {
             self.log.end_incoming(slot, committed)?;
         }
         self.log.note_progress(slot, facts.commit, 0);
-        let is_held = self.part(handle).hold.is_some();
+        let has_hold = self.part(handle).hold.is_some();
         self.hold_entries(handle, false);
         self.log.drop_partition(former)?;
         self.set_handle(former, None);
@@ -395,7 +395,7 @@ impl SharedLogs {
             used: moved.iter().map(|one| one.to.entry_bytes as u64).sum(),
             ..PartSizes::default()
         };
-        if is_held {
+        if has_hold {
             self.hold_entries(handle, true);
         }
         Ok(moved)

@@ -42,7 +42,7 @@ const KNOWN: [MutantRow; 15] = [
 /// Seeds of [`Bug::OF_STORES_OVER_SHARED_LOGS`], with several of the mutants that few seeds show.
 const KNOWN_SHARED: [MutantRow; 20] = [
     (Bug::NewestCopyCounts, &[811]),
-    (Bug::ReplacedContentsCopied, &[164]),
+    (Bug::ReplacedContentsCopied, &[894]),
     (Bug::CommitsNotMarked, &[22]),
     (Bug::RemovalCountedDead, &[0]),
     (Bug::KeptCountedDead, &[14]),
@@ -50,7 +50,7 @@ const KNOWN_SHARED: [MutantRow; 20] = [
     (Bug::PartPlaceNotMoved, &[0]),
     (Bug::UncoveredEntryCompacted, &[0]),
     (Bug::VictimFreedEarly, &[0]),
-    (Bug::RemovalLeftOut, &[4]),
+    (Bug::RemovalLeftOut, &[5]),
     (Bug::LiveBytesNotMoved, &[0]),
     (Bug::CheckpointStateLeftOut, &[6]),
     (Bug::CheckpointForgetsTrim, &[0]),
