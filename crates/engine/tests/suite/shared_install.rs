@@ -331,3 +331,31 @@ fn install_begins_again_after_a_repair() {
     assert_eq!(next, LogRun::Replaced);
     assert_eq!(from.engine.lookup_assembled(from.p, &[number]).expect("reads"), Some(vec![number; 1000]));
 }
+
+/// Which entries unreadable bytes were is not known, so an install without them might leave out records.
+#[test]
+fn unreadable_head_ends_an_install() {
+    let disk = SimulatedDisk::new(3);
+    let mut from = restarted_with_entries(&disk);
+    // In the epoch of the third entry, behind the creation of the partition.
+    disk.corrupt_at(SEGMENT, 4_176 + 2 * 1_041 + 20, 1).expect("becomes corrupt");
+    let (mut place, mut run) = (RunPlace::default(), Vec::new());
+    let read = from.engine.read_run(from.p, &mut place, (20, 100_000), &mut run);
+    assert!(matches!(read, Err(EngineError::Corrupt { .. })), "{read:?}");
+}
+
+/// On their way to the disk, entries get places in segments that were sent already.
+#[test]
+fn install_begins_again_after_the_log_was_written_to_the_disk() {
+    let mut from = SharedInstance::open(&SimulatedDisk::new(3), Durability::Memory);
+    let mut random = Random::new(3);
+    (0..40).for_each(|_| from.write(&mut random));
+    from.engine.pause_compaction(from.p, true).expect("is open");
+    let last = from.engine.partition_stats(from.p).expect("is open").last.1;
+    let (mut place, mut run) = (RunPlace::default(), Vec::new());
+    let first = from.engine.read_run(from.p, &mut place, (last, 1), &mut run).expect("is read");
+    assert_eq!(first, LogRun::Bytes { begins: true });
+    assert_eq!(from.engine.set_durability(from.p, Durability::DEFAULT), Ok(Durability::DEFAULT));
+    let next = from.engine.read_run(from.p, &mut place, (last, 1), &mut run).expect("is read");
+    assert_eq!(next, LogRun::Replaced);
+}
