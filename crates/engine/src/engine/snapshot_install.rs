@@ -139,15 +139,16 @@ impl<D: Disk> Engine<D> {
     /// if it is not the next run of a log of this partition, and errors of the disk: the part installed so
     /// far is of no use.
     pub fn install_run(&mut self, handle: Handle, begins: bool, bytes: &[u8]) -> EngineResult<u64> {
-        if self.io.logs.shared().is_some() {
-            return self.install_shared_run(handle, begins, bytes);
-        }
         let Engine { io, partitions, maintenance, .. } = self;
         let store = store_of(partitions, handle)?;
-        let installed = store.install_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
+        let installed = match io.logs.shared() {
+            Some(_) => store.install_shared_run(io, begins, bytes),
+            None => store.install_run(io, begins, bytes),
+        };
+        let installed = installed.map_err(|error| io.full_or(error))?;
         maintenance.wrote(handle, store, installed.bytes);
         io.disk.reached(CrashPoint::InstallRun);
-        if !io.logs.separate(store.handle).is_in_memory_only() {
+        if !io.logs.view(store.handle).is_in_memory_only() {
             // The runs become durable as they arrive, without a request: at the end little is left to wait
             // for.
             maintenance.sync_later(handle, store.durability.sync_after_ms());
@@ -237,21 +238,6 @@ impl<D: Disk> Engine<D> {
         store.incoming = InstallState::Runs;
         io.disk.reached(CrashPoint::InstallBegun);
         Ok(())
-    }
-
-    /// See [`Engine::install_run`].
-    fn install_shared_run(&mut self, handle: Handle, begins: bool, bytes: &[u8]) -> EngineResult<u64> {
-        let Engine { io, partitions, maintenance, .. } = self;
-        let store = store_of(partitions, handle)?;
-        let installed = store.install_shared_run(io, begins, bytes).map_err(|error| io.full_or(error))?;
-        maintenance.wrote(handle, store, installed.bytes);
-        io.disk.reached(CrashPoint::InstallRun);
-        if !io.logs.view(store.handle).is_in_memory_only() {
-            maintenance.sync_later(handle, store.durability.sync_after_ms());
-        }
-        let InstalledRun { newest, .. } = installed;
-        self.evict();
-        Ok(newest)
     }
 
     /// See [`Engine::end_install`].

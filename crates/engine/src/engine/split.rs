@@ -10,7 +10,7 @@
 //! Until `gone` is durable in the parent's folder, opening the engine discards the children, and afterwards
 //! the parent. It finds the parent or the children, never both, and never half a child.
 //!
-//! In a log of their own segments are copied, entry by entry at the same offsets, as their checksums and headers contain the
+//! The segments of a log of one partition are copied, entry by entry at the same offsets, as their checksums and headers contain the
 //! partition ([`crate::log::restamp`]). All durable and all accepted entries of the parent are durable in the
 //! children once they serve: nothing of the parent is needed from its journal.
 
